@@ -85,8 +85,46 @@ CO_API co_function *co_function_of(co_context *ctx, co_fn fn, void *user,
  */
 CO_API co_value *co_call(co_context *ctx, co_function *function, co_value *args);
 
-/** co_call as a step: co_run(ctx, strategy, co_captured, args, function). */
+/**
+ * co_call as a step: co_run(ctx, strategy, co_captured, args, function). With several replicas a
+ * signature has a per-replica spec where run is given a per-replica value, as co_element_spec gives
+ * it for a distributed dataset; CO_TYPE_ERROR otherwise.
+ * Rules: FN-9.
+ */
 CO_API co_value *co_captured(co_context *ctx, co_value *args, void *function);
+
+/**
+ * The function for arguments of one type, captured now if it was not yet: what get_concrete_function
+ * is to the documents. `args` is a tuple or list of specs, of examples, or of structures of these;
+ * host values and variables are themselves. NULL, or an empty one, stands for the signature. The
+ * result is a function for co_call and co_captured that is never captured again, wherever it is
+ * called. A handle of ctx's block.
+ *
+ * Returns:  the concrete function, or NULL with CO_TYPE_ERROR (args do not fit the signature, or
+ *           the function is concrete already), CO_VALUE_ERROR (args is not a tuple or list), and the
+ *           errors of capturing. A call with arguments of other types, or as many as it was not
+ *           captured for, is CO_TYPE_ERROR.
+ * Rules: FN-12.
+ */
+CO_API co_function *co_function_concrete(co_context *ctx, co_function *function, co_value *args);
+/** The types of the arguments of a concrete function: a tuple of specs, or structures of specs, with
+ * host values as they were given. */
+CO_API co_value *co_function_arg_specs(co_context *ctx, const co_function *function);
+/** The type of its result: specs in the structure of what it returns. */
+CO_API co_value *co_function_result_spec(co_context *ctx, const co_function *function);
+
+/**
+ * Call fn at once, also where a function is being captured: what tf.init_scope is to the documents.
+ * The calls that it makes are made once, while capturing, and are no part of the program; tapes do
+ * not see them. Symbolic tensors of the function are CO_TYPE_ERROR there. `args` may be NULL: no
+ * arguments.
+ *
+ * Scope:    as the calls in fn.
+ * Context:  any; where nothing is captured it is a call of fn.
+ * Blocks:   as the calls in fn.
+ * Returns:  what fn returned, a value of ctx's block; none for NULL. The errors of fn.
+ */
+CO_API co_value *co_init_scope(co_context *ctx, co_fn fn, co_value *args, void *user);
 
 /**
  * How often the user's function was called to capture it, how many programs it has now, and how

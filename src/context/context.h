@@ -81,6 +81,7 @@ typedef struct coi_mode {
     int              num_local; /* replicas of this process, in a step */
     int              update_id; /* component that an update function acts on; -1 outside one */
     struct coi_step *step;      /* the run, opaque here; NULL outside run */
+    bool             is_direct; /* a run that calls its step as code outside would (OneDevice) */
 } coi_mode;
 
 /* All entries that must be left in reverse order are on one stack (SCOPE-9). */
@@ -184,6 +185,7 @@ struct co_context {
     const struct coi_type_recorder *type_recorder; /* ops/engine/op.h; NULL: nobody records */
     struct coi_capture             *capture; /* of a function, under way; NULL: calls are made */
     struct coi_kernel_recorder *kernel_recorder; /* ops/engine/kernel_recording.h; see special */
+    const co_value *run_args; /* of a replica in a step: what run was given, for all replicas */
     _Alignas(max_align_t) unsigned char extensions[COI_NUM_EXTENSIONS][COI_EXTENSION_BYTES];
 #ifdef COI_DEBUG
     atomic_ullong busy_thread; /* who is inside a call */

@@ -19,6 +19,9 @@ typedef struct replay {
     /* By the slot of their first component: the examples of per-replica values; NULL: the program
      * has none. */
     int64_t *examples;
+    /* By the same slot: all replicas gave one value, which is grouped as itself (DV-GROUP-4). NULL:
+     * there was none so far. */
+    bool *is_one;
 } replay;
 
 /* --- values of the run in the place of symbolic tensors --- */
@@ -50,6 +53,38 @@ put_examples(const replay *r, const co_value *pattern, co_value *value)
             put_examples(r, patterns.items[i], items.items[i]);
 }
 
+/* Where all replicas gave one value, that value; NULL with an error. */
+static co_value *
+ungroup(const replay *r, const co_value *pattern, co_value *value)
+{
+    coi_values patterns = coi_tree_items(pattern), from = coi_tree_items(value);
+    size_t     nbytes = (from.n + 1) * sizeof(co_value *);
+    co_value **items;
+    bool       is_same = true;
+    uint64_t   slot;
+
+    if (coi_is_distributed(pattern))
+        return (slot = coi_first_slot(r->program, pattern)) != UINT64_MAX && r->is_one[slot]
+                   ? coi_own_ref(r->ctx, r->slots[slot])
+                   : value;
+    if (!coi_is_structure(pattern))
+        return value;
+    if ((items = coi_small_alloc(&r->ctx->heap, nbytes)) == NULL) {
+        coi_fail(r->ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu items", from.n);
+        return NULL;
+    }
+    for (size_t i = 0; value != NULL && i < from.n; ++i) {
+        items[i] = ungroup(r, patterns.items[i], from.items[i]);
+        is_same = is_same && items[i] == from.items[i];
+        if (items[i] == NULL)
+            value = NULL;
+    }
+    if (value != NULL && !is_same)
+        value = coi_tree_with_items(r->ctx, value, items, from.n);
+    coi_small_free(&r->ctx->heap, items, nbytes);
+    return value;
+}
+
 static co_value *
 value_of(replay *r, co_value *pattern)
 {
@@ -57,6 +92,8 @@ value_of(replay *r, co_value *pattern)
 
     if (r->examples != NULL && value != NULL && coi_is_tree(pattern))
         put_examples(r, pattern, value);
+    if (r->is_one != NULL && value != NULL && coi_is_tree(pattern))
+        value = ungroup(r, pattern, value);
     return value;
 }
 
@@ -78,6 +115,26 @@ bind_leaf(co_value *leaf, co_value *value, void *arg)
     return true;
 }
 
+static bool
+note_one(replay *r, const co_value *pattern)
+{
+    uint64_t slot = coi_first_slot(r->program, pattern);
+    size_t   nbytes = r->program->num_slots + 1;
+
+    if (slot == UINT64_MAX)
+        return true;
+    if (r->is_one == NULL) {
+        if ((r->is_one = coi_small_alloc(&r->ctx->heap, nbytes)) == NULL) {
+            coi_fail(r->ctx, CO_RESOURCE_EXHAUSTED,
+                     "no memory for the values of a captured function");
+            return false;
+        }
+        memset(r->is_one, 0, nbytes);
+    }
+    r->is_one[slot] = true;
+    return true;
+}
+
 /* Replicas that give one value, which is grouped as itself (DV-GROUP-4): each of them gave it. */
 static bool
 bind_alike(co_value *pattern, co_value *value, void *arg)
@@ -89,7 +146,7 @@ bind_alike(co_value *pattern, co_value *value, void *arg)
         return false;
     for (size_t i = 0; ok && i < items.n; ++i)
         ok = coi_tree_pair(items.items[i], value, bind_leaf, arg);
-    return ok;
+    return ok && note_one(arg, pattern);
 }
 
 /* Structures are the same; what differs below them may be the values of replicas. */
@@ -168,17 +225,25 @@ slots_free(co_context *ctx, const coi_program *program, co_value **slots)
     coi_small_free(&ctx->heap, slots, (program->num_slots + 1) * sizeof(co_value *));
 }
 
+static void
+replay_end(const replay *r)
+{
+    slots_free(r->ctx, r->program, r->slots);
+    if (r->is_one != NULL)
+        coi_small_free(&r->ctx->heap, r->is_one, r->program->num_slots + 1);
+}
+
 co_value *
 coi_program_result_type(co_context *ctx, const coi_program *program, co_value *args)
 {
-    replay    r = { ctx, program, slots_new(ctx, program), NULL };
+    replay    r = { ctx, program, slots_new(ctx, program), NULL, NULL };
     co_value *type = NULL;
 
     if (r.slots == NULL)
         return NULL;
     if (bind(&r, program->args, args))
         type = coi_tree_map(ctx, program->result, type_of_leaf, &r);
-    slots_free(ctx, program, r.slots);
+    replay_end(&r);
     return type;
 }
 
@@ -260,11 +325,16 @@ bool
 coi_program_run_step(co_context *ctx, const coi_program *program, const coi_program_step *step,
                      co_value **slots)
 {
-    replay r = { ctx, program, slots, NULL };
+    replay r = { ctx, program, slots, NULL, NULL };
+
+    bool ok;
 
     coi_copy_site(&ctx->site, &step->site);
     ctx->call = step->call;
-    return run_step_on_device(&r, step);
+    ok = run_step_on_device(&r, step);
+    if (r.is_one != NULL)
+        coi_small_free(&ctx->heap, r.is_one, program->num_slots + 1);
+    return ok;
 }
 
 static bool
@@ -338,7 +408,7 @@ co_value *
 coi_program_replay(co_context *ctx, const coi_program *program, co_value *args)
 {
     size_t       example_bytes = (program->num_slots + 1) * sizeof(int64_t);
-    replay       r = { ctx, program, slots_new(ctx, program), NULL };
+    replay       r = { ctx, program, slots_new(ctx, program), NULL, NULL };
     co_site_info site = ctx->site;
     co_value    *result = NULL;
 
@@ -359,7 +429,7 @@ coi_program_replay(co_context *ctx, const coi_program *program, co_value *args)
         if (result != NULL)
             coi_ref(result);
     }
-    slots_free(ctx, program, r.slots);
+    replay_end(&r);
     if (r.examples != NULL)
         coi_small_free(&ctx->heap, r.examples, example_bytes);
     co_block_end(ctx);

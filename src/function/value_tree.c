@@ -21,6 +21,14 @@ coi_tree_items(const co_value *value)
     return coi_is_tree(value) ? coi_items_of(value) : (coi_values){ NULL, 0 };
 }
 
+const void *
+coi_resource_of(const co_value *value)
+{
+    if (coi_is_variable(value))
+        return value->u.variable;
+    return coi_kind_of(value)->element_spec != NULL ? value->u.object : NULL;
+}
+
 /* An empty node like this one: a reference, or NULL with an error. */
 static co_value *
 node_like(co_context *ctx, const co_value *value)

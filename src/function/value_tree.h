@@ -18,6 +18,10 @@ coi_is_tree(const co_value *value)
            (coi_is_structure(value) || coi_is_rare_tree(value));
 }
 
+/* The identity of a variable, dataset or iterator: what a call of a program may exchange for
+ * another one. NULL of other values. */
+const void *coi_resource_of(const co_value *value);
+
 /* Whether two nodes are alike: kind, number of items, keys. */
 bool coi_is_same_node(const co_value *a, const co_value *b);
 /* A node of this kind with other items, as many: a value of the block, or NULL with an error. */

@@ -184,6 +184,26 @@ golden_value(co_value *value)
 }
 
 golden_thing
+golden_thing_of(co_context *ctx, co_value *value)
+{
+    if (co_value_kind(value) == CO_KIND_DATASET)
+        return (golden_thing){ GOLDEN_DATASET, { .dataset = co_value_dataset(ctx, value) } };
+    if (co_value_kind(value) == CO_KIND_ITERATOR)
+        return (golden_thing){ GOLDEN_ITERATOR, { .iterator = co_value_iterator(ctx, value) } };
+    return golden_value(value);
+}
+
+co_value *
+golden_value_of(co_context *ctx, golden_thing thing)
+{
+    if (thing.kind == GOLDEN_DATASET)
+        return co_dataset_value(ctx, thing.u.dataset);
+    if (thing.kind == GOLDEN_ITERATOR)
+        return co_iterator_value(ctx, thing.u.iterator);
+    return thing.kind == GOLDEN_VALUE ? thing.u.value : NULL;
+}
+
+golden_thing
 golden_nothing(void)
 {
     return (golden_thing){ GOLDEN_NOTHING, { NULL } };

@@ -35,6 +35,8 @@ CO_TEST(every_kind_has_one_handle, "C-VAL-1 GEN-NEST-2 GEN-NEST-3 DV-1 DV-2")
         { co_next(ctx,
                   co_iterate(ctx, co_dataset_window(ctx, co_dataset_range(ctx, 0, 2, 1), 1, NULL))),
           CO_KIND_DATASET, "dataset" },
+        { co_iterator_value(ctx, co_iterate(ctx, co_dataset_range(ctx, 0, 2, 1))), CO_KIND_ITERATOR,
+          "iterator" },
     };
 
     /* All but symbolic tensors, which there are while a function is captured alone. */

@@ -18,6 +18,7 @@ typedef struct coi_capture {
     int                 num_inlined; /* captured functions whose calls are being added */
     int                 num_next;    /* elements of iterators that it takes */
     bool                may_create;  /* variables: the first capture of a function (FN-6) */
+    bool                has_created; /* one, or tried to without being allowed */
 } coi_capture;
 
 /* Whether ctx captures a function. */
