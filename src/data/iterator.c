@@ -343,6 +343,12 @@ next_packed(co_context *ctx, co_iterator *iterator)
     coi_cancel     *before = state->cancel;
     advance         n;
 
+    if (iterator->needs_initialize) {
+        coi_fail(ctx, CO_FAILED_PRECONDITION,
+                 "the iterator has not been initialized; let the session run the operation of "
+                 "co_iterator_initialize first");
+        return NULL;
+    }
     /* All replicas of a step may be here at once, to be refused: nothing is written. */
     if (iterator->dataset->ops->distributed && coi_in_replica(ctx))
         return make_packed(ctx, iterator);
@@ -379,6 +385,12 @@ co_iterate(co_context *ctx, co_dataset *dataset)
     COI_ENTER(ctx, "iterate", NULL);
     if (!coi_check_dataset(ctx, dataset, 2, "dataset"))
         return NULL;
+    if (coi_in_graph(ctx)) {
+        coi_fail(ctx, CO_RUNTIME_ERROR,
+                 "a dataset cannot be iterated over while a graph is built, which reads nothing; "
+                 "use co_make_initializable_iterator, and let a session take elements");
+        return NULL;
+    }
     if (coi_is_capturing(ctx)) {
         coi_fail(ctx, CO_UNIMPLEMENTED,
                  "an iterator cannot be made in a captured function, where it would have to begin "
@@ -410,12 +422,33 @@ drop_iterator(coi_heap *heap, void *attrs)
     coi_unref(heap, ((next_attrs *)attrs)->iterator);
 }
 
+/* Threads that run one session share the iterators of its graph. */
+static co_value *
+next_in_turn(co_context *ctx, co_iterator *iterator,
+             co_value *(*next)(co_context *ctx, co_iterator *iterator))
+{
+    co_value *element;
+
+    if (!iterator->in_graph || coi_is_capturing(ctx))
+        return next(ctx, iterator);
+    coi_lock_take(&iterator->turn);
+    element = next(ctx, iterator);
+    coi_lock_give(&iterator->turn);
+    return element;
+}
+
+co_value *
+coi_next_in_turn(co_context *ctx, co_iterator *iterator)
+{
+    return next_in_turn(ctx, iterator, co_get_next);
+}
+
 static co_value *
 replay_next(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
 {
     (void)in;
     (void)num_in;
-    return co_get_next(ctx, ((const next_attrs *)attrs)->iterator);
+    return coi_next_in_turn(ctx, ((const next_attrs *)attrs)->iterator);
 }
 
 const coi_op coi_op_next_captured = {
@@ -429,7 +462,7 @@ replay_optional(co_context *ctx, const void *attrs, co_value *const *in, int num
 {
     (void)in;
     (void)num_in;
-    return co_get_next_as_optional(ctx, ((const next_attrs *)attrs)->iterator);
+    return next_in_turn(ctx, ((const next_attrs *)attrs)->iterator, co_get_next_as_optional);
 }
 
 /* Its result is one value of the program, whose type says nothing but that there is one: a run has
@@ -500,6 +533,11 @@ may_capture_next(co_context *ctx, const co_iterator *iterator)
 static co_value *
 capture_next(co_context *ctx, co_iterator *iterator)
 {
+    const coi_dataset_ops *ops = iterator->dataset->ops;
+    co_value              *now = ops->next_now != NULL ? ops->next_now(ctx, iterator) : NULL;
+
+    if (now != NULL || ctx->error.code != CO_OK)
+        return now != NULL ? coi_give(ctx, now) : NULL;
     if (!may_capture_next(ctx, iterator))
         return NULL;
     return coi_record_call(ctx, &coi_op_next_captured, &(next_attrs){ iterator }, NULL, 0,

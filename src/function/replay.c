@@ -258,17 +258,37 @@ run_step_on_device(replay *r, const coi_program_step *step)
 
 bool
 coi_program_run_step(co_context *ctx, const coi_program *program, const coi_program_step *step,
-                     co_value **slots)
+                     co_value **slots, int64_t *examples)
 {
-    replay r = { ctx, program, slots, NULL };
+    replay r = { ctx, program, slots, examples };
 
     coi_copy_site(&ctx->site, &step->site);
     ctx->call = step->call;
     return run_step_on_device(&r, step);
 }
 
+static co_value *
+value_or_none(co_context *ctx, co_value *leaf, void *arg)
+{
+    co_value *value = value_of_leaf(ctx, leaf, arg);
+
+    return value != NULL ? value : co_none(ctx);
+}
+
+co_value *
+coi_program_value(co_context *ctx, const coi_program *program, co_value **slots, int64_t *examples,
+                  co_value *pattern)
+{
+    replay    r = { ctx, program, slots, examples };
+    co_value *value = coi_tree_map(ctx, pattern, value_or_none, &r);
+
+    if (examples != NULL && value != NULL && coi_is_tree(pattern))
+        put_examples(&r, pattern, value);
+    return value;
+}
+
 static bool
-run_steps(replay *r)
+run_steps(replay *r, const bool *is_needed)
 {
     co_context        *ctx = r->ctx;
     const coi_program *program = r->program;
@@ -279,7 +299,7 @@ run_steps(replay *r)
 
         coi_copy_site(&ctx->site, &step->site);
         ctx->call = step->call;
-        if (!run_step_on_device(r, step))
+        if ((is_needed == NULL || is_needed[i]) && !run_step_on_device(r, step))
             return false;
         /* What the step made and no slot holds. A block of its own would end a tape that it
          * began. */
@@ -298,6 +318,13 @@ run_steps(replay *r)
 co_value *
 coi_program_replay(co_context *ctx, const coi_program *program, co_value *args)
 {
+    return coi_program_replay_part(ctx, program, args, NULL);
+}
+
+co_value *
+coi_program_replay_part(co_context *ctx, const coi_program *program, co_value *args,
+                        const bool *is_needed)
+{
     size_t       example_bytes = (program->num_slots + 1) * sizeof(int64_t);
     replay       r = { ctx, program, slots_new(ctx, program), NULL };
     co_site_info site = ctx->site;
@@ -315,8 +342,10 @@ coi_program_replay(co_context *ctx, const coi_program *program, co_value *args)
         r.examples[i] = -1;
     co_block_begin(ctx);
     coi_program_put_constants(program, r.slots);
-    if (ctx->error.code == CO_OK && bind(&r, program->args, args) && run_steps(&r)) {
-        result = value_of(&r, program->result);
+    if (ctx->error.code == CO_OK && bind(&r, program->args, args) && run_steps(&r, is_needed)) {
+        result = is_needed == NULL ? value_of(&r, program->result)
+                                   : coi_program_value(ctx, program, r.slots, r.examples,
+                                                       program->result);
         if (result != NULL)
             coi_ref(result);
     }

@@ -796,6 +796,12 @@ distribute_per_worker(co_context *ctx, co_strategy *strategy, const maker *make,
     return dataset;
 }
 
+co_strategy *
+coi_dataset_strategy(const co_dataset *dataset)
+{
+    return dataset->ops == &input_ops ? ((const input_dataset *)dataset)->strategy : NULL;
+}
+
 co_dataset *
 coi_distribute_whole_steps(co_context *ctx, co_strategy *strategy, co_dataset *mine)
 {

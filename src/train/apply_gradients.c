@@ -379,11 +379,13 @@ const coi_op coi_op_minimize = {
                  "co_minimize.",
                  replay_minimize, UPDATES, UPDATES),
     UPDATE_ATTRS,
+    .takes_tape = true,
 };
 
 static co_code
 capture_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
 {
+    ctx->capture->tape_depth = ctx->tapes != NULL ? ctx->tapes->num_tapes : 0;
     coi_record_call(ctx, &coi_op_minimize, &(update_attrs){ optimizer, false }, &loss, 1,
                     co_none(ctx));
     coi_tape_spend(ctx);

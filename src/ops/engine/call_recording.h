@@ -18,7 +18,21 @@ typedef struct coi_capture {
     int                 num_inlined; /* captured functions whose calls are being added */
     int                 num_next;    /* elements of iterators that it takes */
     bool                may_create;  /* variables: the first capture of a function (FN-6) */
+    struct co_graph    *graph;       /* that it adds to, itself or through a step of it (function/
+                                      * graph.h); NULL: a function */
+    bool                is_graph;    /* of the graph itself */
+    bool                has_seed;    /* of a graph: co_set_seed was called */
+    uint64_t            seed;
+    co_value           *after;       /* results of calls that the next ones come after; NULL: none */
+    size_t              tape_depth;  /* of the tape of the last call that takes_tape */
 } coi_capture;
+
+/* Whether what ctx calls becomes part of a graph. */
+static inline bool
+coi_in_graph(const co_context *ctx)
+{
+    return ctx->capture != NULL && ctx->capture->graph != NULL;
+}
 
 /* Whether ctx captures a function. */
 static inline bool
@@ -26,6 +40,9 @@ coi_is_capturing(const co_context *ctx)
 {
     return ctx->capture != NULL;
 }
+
+/* A device name as ctx sees it: without the job while a graph is built (OD1-3). */
+const char *coi_device_text_here(const co_context *ctx, const char *name);
 
 /*
  * An entry that captured functions hold as a call: operands are values of any kind, and `replay`
@@ -36,6 +53,7 @@ coi_is_capturing(const co_context *ctx)
     .name = name_, .doc = doc_, .internal = true, .not_by_name = true, .not_differentiable = true, \
     .reads = (reads_), .writes = (writes_), .effect = coi_recorded_effect, .replay = replay_
 co_code coi_recorded_effect(co_context *ctx, coi_effect *effect);
+extern const coi_op coi_op_tape_begin, coi_op_tape_end, coi_op_watch; /* tape_calls.c */
 
 /*
  * Record a call. `result` is its type: specs that nobody else has, in the structure of the result,
