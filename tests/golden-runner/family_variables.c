@@ -733,10 +733,30 @@ run_colocate(golden_case *c)
                               json_string(co_value_device(c->ctx, co_at(c->ctx, local, i))));
 }
 
+static co_value *
+fn_add_mean(co_context *ctx, co_value *args, void *user)
+{
+    return co_assign_add(ctx, user, fn_id_plus_one(ctx, args, NULL));
+}
+
+/* A captured function as the step. */
 static void
 run_function(golden_case *c)
 {
-    golden_missing(c, "captured functions");
+    co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+    setting             s = { golden_strategy(c), NULL };
+    co_function        *f;
+
+    if (strcmp(golden_string(c, c->attrs, "fn"),
+               "graph mode: v(MEAN)=1.0 assign_add(replica_id+1)") != 0)
+        golden_fail(c, "the function is not known to the runner");
+    if (s.strategy == NULL || c->is_failed)
+        return;
+    options.aggregation = CO_AGGREGATION_MEAN;
+    s.variable = make_in_scope(c, s.strategy, co_scalar_float(c->ctx, 1.0F), &options);
+    f = co_function_of(c->ctx, fn_add_mean, s.variable, NULL);
+    golden_put(c, "returned", golden_run_each(c, s.strategy, co_captured, co_no_args(c->ctx), f));
+    golden_put(c, "local_values", read_local(c, &s));
 }
 
 /* values [1, replica_id], indices [0, 2] */
