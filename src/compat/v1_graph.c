@@ -193,13 +193,16 @@ co_statement
 co_statement_init_scope(co_context *ctx)
 {
     const coi_capture *outermost;
+    uint64_t           id;
 
     COI_ENTER(ctx, "init_scope", ((co_statement){ ctx, 0 }));
     outermost = ctx->capture;
     while (outermost != NULL && outermost->outer != NULL)
         outermost = outermost->outer;
-    return coi_entry_statement(ctx, enter(ctx, COI_ENTRY_INIT_SCOPE,
-                                          outermost != NULL ? outermost->graph : NULL));
+    id = enter(ctx, COI_ENTRY_INIT_SCOPE, outermost != NULL ? outermost->graph : NULL);
+    if (id != 0 && outermost != NULL && outermost->graph != NULL && ctx->mode.step != NULL)
+        ctx->mode = (coi_mode){ .num_replicas = 1, .update_id = -1 }; /* a graph has no steps */
+    return coi_entry_statement(ctx, id);
 }
 
 co_code

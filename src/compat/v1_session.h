@@ -26,9 +26,9 @@ typedef struct coi_session_plan {
     uint64_t          version;      /* of the graph */
     coi_program_step *steps;        /* copies; what they point to is the graph's, their attributes
                                      * of runs aside */
-    size_t            num_steps;
+    size_t            num_steps, cap_steps;
     uint32_t         *dropped; /* slots, by the last step that uses them */
-    size_t            num_slots, num_dropped;
+    size_t            num_slots;
     bool              has_examples;
 } coi_session_plan;
 

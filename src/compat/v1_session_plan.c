@@ -73,7 +73,7 @@ destroy(coi_heap *heap, void *object)
             coi_free(plan->memory, (void *)(uintptr_t)part->attrs.is_needed, part->num_calls);
             coi_free(plan->memory, part, sizeof(*part));
         }
-    coi_free(plan->memory, plan->steps, (plan->num_steps + 1) * sizeof(*plan->steps));
+    coi_free(plan->memory, plan->steps, plan->cap_steps * sizeof(*plan->steps));
     coi_free(plan->memory, plan->dropped, (plan->num_slots + 1) * sizeof(*plan->dropped));
     free_slots(plan->memory, &plan->fetched);
     free_slots(plan->memory, &plan->fed);
@@ -253,7 +253,8 @@ fill(coi_session_plan *plan, making *m)
     for (size_t i = 0; i < m->num_steps; ++i)
         n += m->is_needed[i];
     plan->num_slots = m->num_slots;
-    plan->steps = coi_calloc(plan->memory, (n + 1) * sizeof(*plan->steps));
+    plan->cap_steps = n + 1;
+    plan->steps = coi_calloc(plan->memory, plan->cap_steps * sizeof(*plan->steps));
     plan->dropped = coi_calloc(plan->memory, (m->num_slots + 1) * sizeof(*plan->dropped));
     if (plan->steps == NULL || plan->dropped == NULL || !copy_steps(plan, m))
         return false;

@@ -543,7 +543,8 @@ capture_program(co_context *ctx, coi_program *program, const char *name, co_fn f
                              .may_create = is_first &&
                                            (ctx->capture == NULL || ctx->capture->may_create),
                              .graph = c->adopts && ctx->capture != NULL ? ctx->capture->graph
-                                                                        : NULL };
+                                                                        : NULL,
+                             .is_part = c->adopts && is_first };
     c->recorder = (coi_type_recorder){ c, record };
     c->program = program;
     c->name = name;

@@ -61,6 +61,10 @@ bool coi_graph_add_variable(co_context *ctx, co_value *variable, const coi_op *o
 /* Its entry, or NULL; under the lock. */
 const coi_graph_variable *coi_graph_find_variable(const co_graph *graph, const co_value *variable);
 
+/* graph_call.c. Add a call of a program, a captured function's, to what ctx builds: a value of the
+ * block, or NULL with an error. */
+co_value *coi_graph_call(co_context *ctx, coi_program *program, co_value *args);
+
 /* capture.c */
 coi_capture *coi_capture_of_graph(co_context *ctx, co_graph *graph);
 void         coi_capture_free(coi_memory *memory, coi_capture *capture);

@@ -20,7 +20,8 @@ typedef struct coi_capture {
     bool                may_create;  /* variables: the first capture of a function (FN-6) */
     struct co_graph    *graph;       /* that it adds to, itself or through a step of it (function/
                                       * graph.h); NULL: a function */
-    bool                is_graph;    /* of the graph itself */
+    bool                is_graph;    /* of the graph itself, */
+    bool                is_part;     /* or of a step in it */
     bool                has_seed;    /* of a graph: co_set_seed was called */
     uint64_t            seed;
     co_value           *after;       /* results of calls that the next ones come after; NULL: none */
