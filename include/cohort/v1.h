@@ -107,8 +107,9 @@ CO_API bool co_executing_eagerly(co_context *ctx);
 CO_API co_graph *co_graph_new(co_context *ctx);
 /** The current graph, that of CO_GRAPH or of the context in graph mode. NULL where there is none. */
 CO_API co_graph *co_get_default_graph(co_context *ctx);
-/** `with graph.as_default()`: in the body calls add to the graph, in default mode, wherever it is
- * (CTX-7). In an eager context too. */
+/** `with graph.as_default()`: in the body calls add to the graph, in default mode, wherever it is. In
+ * an eager context too.
+ * Rules: CTX-7. */
 #define CO_GRAPH(ctx, graph) CO_STATEMENT_IF(co_statement_graph(ctx, graph))
 /** For CO_GRAPH. */
 CO_API co_statement co_statement_graph(co_context *ctx, co_graph *graph);

@@ -47,9 +47,10 @@ co_v1_disable_eager_execution(co_context *ctx)
                         "v1_disable_eager_execution is called inside a scope, step or captured "
                         "function; call it right after co_open");
     if (has_worked(ctx))
-        return coi_fail(ctx, CO_VALUE_ERROR,
-                        "v1_disable_eager_execution is called after values were made; call it right "
-                        "after co_open");
+        return coi_fail(
+            ctx, CO_VALUE_ERROR,
+            "v1_disable_eager_execution is called after values were made; call it right "
+            "after co_open");
     graph = coi_graph_new(ctx);
     if (graph != NULL && own_first(ctx, graph)) {
         coi_tape_log_free(ctx);
@@ -72,10 +73,11 @@ co_v1_enable_eager_execution(co_context *ctx)
                         "function; call it right after co_open");
     program = ctx->capture->graph->program;
     if (program->num_steps > 0 || program->num_slots > 0)
-        return coi_fail(ctx, CO_VALUE_ERROR,
-                        "v1_enable_eager_execution is called after %zu operations were added to the "
-                        "graph; call it right after co_open",
-                        program->num_steps);
+        return coi_fail(
+            ctx, CO_VALUE_ERROR,
+            "v1_enable_eager_execution is called after %zu operations were added to the "
+            "graph; call it right after co_open",
+            program->num_steps);
     coi_capture_suspend(ctx);
     return CO_OK;
 }
@@ -309,7 +311,8 @@ co_placeholder(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
         coi_fail(ctx, CO_VALUE_ERROR, "a placeholder needs a dtype; CO_DTYPE_NONE is none");
         return NULL;
     }
-    return coi_record_call(ctx, &coi_op_placeholder, NULL, NULL, 0, co_spec(ctx, dtype, dims, ndim));
+    return coi_record_call(ctx, &coi_op_placeholder, NULL, NULL, 0,
+                           co_spec(ctx, dtype, dims, ndim));
 }
 
 co_value *
@@ -497,9 +500,9 @@ depends_on(const co_graph *graph, const co_value *before, const coi_program_step
 {
     const coi_program *program = graph->program;
     size_t             num_slots = program->num_slots + 1, num_steps = program->num_steps + 1;
-    bool *wanted = coi_calloc(graph->memory, num_slots), *is_needed = coi_calloc(graph->memory,
-                                                                                 num_steps);
-    bool  depends = true;
+    bool              *wanted = coi_calloc(graph->memory, num_slots),
+         *is_needed = coi_calloc(graph->memory, num_steps);
+    bool depends = true;
 
     if (wanted != NULL && is_needed != NULL) {
         coi_want_all(program, before, wanted);
@@ -521,10 +524,11 @@ add_control(co_context *ctx, co_graph *graph, co_value *operation, co_value *bef
     if (step == NULL || (other = step_of(ctx, graph, before, 3)) == NULL)
         return;
     if (depends_on(graph, before, step)) {
-        coi_fail(ctx, CO_VALUE_ERROR,
-                 "argument 3 (before) of add_control_input depends on argument 2 (operation), %s at "
-                 "line %d: they would wait for each other",
-                 step->call, step->site.line);
+        coi_fail(
+            ctx, CO_VALUE_ERROR,
+            "argument 3 (before) of add_control_input depends on argument 2 (operation), %s at "
+            "line %d: they would wait for each other",
+            step->call, step->site.line);
         return;
     }
     after = step->after != NULL ? co_tuple(ctx, (co_value *[]){ step->after, before }, 2) : before;
@@ -544,8 +548,7 @@ co_add_control_input(co_context *ctx, co_value *operation, co_value *before)
 
     COI_ENTER_CODE(ctx, "add_control_input");
     if (!coi_check_in_graph(ctx) || !coi_check_value(ctx, operation, 2, "operation") ||
-        !coi_check_value(ctx, before, 3, "before") ||
-        !coi_graph_may_grow(ctx, ctx->capture->graph))
+        !coi_check_value(ctx, before, 3, "before") || !coi_graph_may_grow(ctx, ctx->capture->graph))
         return ctx->error.code;
     graph = ctx->capture->graph;
     coi_lock_take(&graph->lock);
@@ -653,8 +656,7 @@ replay_is_initialized(co_context *ctx, const void *attrs, co_value *const *in, i
 }
 
 const coi_op coi_op_is_initialized = {
-    COI_RECORDED("is_initialized",
-                 "Whether a variable has a value; co_is_variable_initialized.",
+    COI_RECORDED("is_initialized", "Whether a variable has a value; co_is_variable_initialized.",
                  replay_is_initialized, CO_RESOURCE_VARIABLE, 0),
 };
 

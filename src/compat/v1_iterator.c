@@ -383,8 +383,8 @@ replay_restart(co_context *ctx, const void *attrs, co_value *const *in, int num_
 
 const coi_op coi_op_initialize_iterator = {
     COI_RECORDED("initialize_iterator",
-                 "Returns an iterator to the first element; co_iterator_initialize.", replay_restart,
-                 CO_RESOURCE_ITERATOR, CO_RESOURCE_ITERATOR),
+                 "Returns an iterator to the first element; co_iterator_initialize.",
+                 replay_restart, CO_RESOURCE_ITERATOR, CO_RESOURCE_ITERATOR),
     .attrs_rule = { COI_ATTRS_SIZE(restart_attrs), hold_iterator, drop_iterator },
 };
 

@@ -104,7 +104,7 @@ co_dataset *
 co_v1_make_numpy_dataset(co_context *ctx, co_strategy *strategy, co_value *arrays,
                          co_session *session)
 {
-    COI_ENTER(ctx, "make_numpy_dataset", NULL);
+    COI_ENTER(ctx, "v1_make_numpy_dataset", NULL);
     if (session != NULL && coi_in_graph(ctx) &&
         !coi_check_object(ctx, session, &session_class, 4, "session"))
         return NULL;
@@ -116,7 +116,7 @@ co_v1_make_numpy_dataset(co_context *ctx, co_strategy *strategy, co_value *array
 typedef struct fetching {
     co_context     *ctx;
     const co_graph *graph;
-    coi_slot_list      *slots;
+    coi_slot_list  *slots;
 } fetching;
 
 static bool
@@ -187,10 +187,11 @@ check_feed(co_context *ctx, const co_graph *graph, const co_feed *feed)
                  "placeholders",
                  coi_is_operation(symbol) ? "an operation" : coi_a_kind(symbol->kind), text);
     else if (symbol->u.symbol.program != graph->program->serial)
-        coi_fail(ctx, CO_TYPE_ERROR,
-                 "%s cannot be fed: it belongs to another graph than the session's, or to a step or "
-                 "captured function",
-                 text);
+        coi_fail(
+            ctx, CO_TYPE_ERROR,
+            "%s cannot be fed: it belongs to another graph than the session's, or to a step or "
+            "captured function",
+            text);
     return ctx->error.code == CO_OK;
 }
 
@@ -212,8 +213,7 @@ take_feeds(co_context *ctx, const co_graph *graph, const co_feed *feeds, size_t 
             return false;
         }
         values[i] = feed_value(ctx, feeds[i].tensor, feeds[i].value);
-        if (values[i] == NULL ||
-            !coi_slot_list_add(ctx, slots, feeds[i].tensor->u.symbol.slot))
+        if (values[i] == NULL || !coi_slot_list_add(ctx, slots, feeds[i].tensor->u.symbol.slot))
             return false;
     }
     return true;
@@ -274,7 +274,7 @@ read_leaf(co_context *ctx, co_value *leaf, void *arg)
 typedef struct running {
     const co_session       *session;
     const coi_session_plan *plan;
-    const coi_slot_list        *fed;
+    const coi_slot_list    *fed;
     co_value *const        *values; /* what is fed */
     co_value               *fetches;
 } running;
@@ -373,10 +373,9 @@ leave(co_context *ctx, const co_session *session, const surroundings *s)
 
 /* A reference. */
 static co_value *
-run(co_context *ctx, co_session *session, co_value *fetches, const co_feed *feeds,
-    size_t num_feeds)
+run(co_context *ctx, co_session *session, co_value *fetches, const co_feed *feeds, size_t num_feeds)
 {
-    coi_slot_list         fetched = { 0 }, fed = { 0 };
+    coi_slot_list     fetched = { 0 }, fed = { 0 };
     fetching          f = { ctx, session->graph, &fetched };
     size_t            nbytes = (num_feeds + 1) * sizeof(co_value *);
     co_value        **values = coi_small_alloc(&ctx->heap, nbytes), *result = NULL;

@@ -22,14 +22,14 @@ void coi_slot_list_free(co_context *ctx, coi_slot_list *slots);
 typedef struct coi_session_plan {
     coi_object        object;
     coi_memory       *memory;
-    coi_slot_list         fetched, fed; /* which it is for */
+    coi_slot_list     fetched, fed; /* which it is for */
     uint64_t          version;      /* of the graph */
     coi_program_step *steps;        /* copies; what they point to is the graph's, their attributes
                                      * of runs aside */
-    size_t            num_steps, cap_steps;
-    uint32_t         *dropped; /* slots, by the last step that uses them */
-    size_t            num_slots;
-    bool              has_examples;
+    size_t    num_steps, cap_steps;
+    uint32_t *dropped; /* slots, by the last step that uses them */
+    size_t    num_slots;
+    bool      has_examples;
 } coi_session_plan;
 
 #define COI_MAX_PLANS 64
@@ -40,7 +40,7 @@ struct co_session {
     co_value         *config; /* a string, or none */
     atomic_bool       is_closed;
     atomic_ullong     num_runs;
-    coi_lock          lock; /* of what follows */
+    coi_lock          lock;                 /* of what follows */
     coi_session_plan *plans[COI_MAX_PLANS]; /* references; oldest first */
     size_t            num_plans;
 };

@@ -49,8 +49,7 @@ coi_slot_list_free(co_context *ctx, coi_slot_list *slots)
 static bool
 same_slots(const coi_slot_list *a, const coi_slot_list *b)
 {
-    return a->n == b->n &&
-           (a->n == 0 || memcmp(a->slots, b->slots, a->n * sizeof(*a->slots)) == 0);
+    return a->n == b->n && (a->n == 0 || memcmp(a->slots, b->slots, a->n * sizeof(*a->slots)) == 0);
 }
 
 /* --- making one --- */
@@ -315,7 +314,8 @@ find(const co_session *session, const coi_slot_list *fetched, const coi_slot_lis
 }
 
 coi_session_plan *
-coi_session_plan_for(co_context *ctx, co_session *session, coi_slot_list *fetched, coi_slot_list *fed)
+coi_session_plan_for(co_context *ctx, co_session *session, coi_slot_list *fetched,
+                     coi_slot_list *fed)
 {
     coi_session_plan *plan, *dropped = NULL;
 

@@ -92,10 +92,11 @@ coi_fail_symbolic(co_context *ctx, const co_value *value)
                  "elements; let a session run it, or return it from the function",
                  text);
     else if (coi_is_variable(value))
-        coi_fail(ctx, CO_TYPE_ERROR,
-                 "variable '%.100s' is read by %s while a function is captured or a graph built, and "
-                 "its value will be another in each call; compute with it by operators, or read it outside",
-                 value->u.variable->name, ctx->call);
+        coi_fail(
+            ctx, CO_TYPE_ERROR,
+            "variable '%.100s' is read by %s while a function is captured or a graph built, and "
+            "its value will be another in each call; compute with it by operators, or read it outside",
+            value->u.variable->name, ctx->call);
     else
         coi_fail(ctx, CO_TYPE_ERROR,
                  "%s reads %s, which has no elements while the function is captured or the graph "

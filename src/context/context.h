@@ -93,9 +93,9 @@ typedef enum coi_entry_kind {
     COI_ENTRY_CREATOR,
     COI_ENTRY_DEVICE,
     COI_ENTRY_COLOCATE,
-    COI_ENTRY_GRAPH,      /* a graph is current */
-    COI_ENTRY_CONTROL,    /* what is added to a graph comes after other calls */
-    COI_ENTRY_INIT_SCOPE  /* outside the functions that are being captured */
+    COI_ENTRY_GRAPH,     /* a graph is current */
+    COI_ENTRY_CONTROL,   /* what is added to a graph comes after other calls */
+    COI_ENTRY_INIT_SCOPE /* outside the functions that are being captured */
 } coi_entry_kind;
 
 typedef struct coi_entry {
@@ -106,11 +106,11 @@ typedef struct coi_entry {
     co_device      *saved_device;
     bool            changes_device;
     coi_device_name saved_name;
-    void (*fn)(void); /* of creators, in the type of their owner */
-    void *user;       /* of creators, and of undo */
+    void (*fn)(void);                          /* of creators, in the type of their owner */
+    void *user;                                /* of creators, and of undo */
     void (*undo)(co_context *ctx, void *user); /* when it is left; NULL: nothing more */
-    bool         is_statement; /* of a macro; those alone have the next two */
-    size_t       num_blocks;   /* that were open when it was entered */
+    bool         is_statement;                 /* of a macro; those alone have the next two */
+    size_t       num_blocks;                   /* that were open when it was entered */
     co_site_info site;
 } coi_entry;
 

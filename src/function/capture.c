@@ -222,7 +222,8 @@ note_tape(co_context *ctx, function_capture *c)
     return true;
 }
 
-/* The graph whose program this capture is of; NULL: it is of a function, or of a part of a graph. */
+/* The graph whose program this capture is of; NULL: it is of a function, or of a part of a graph.
+ */
 static co_graph *
 own_graph(const function_capture *c)
 {
@@ -241,8 +242,7 @@ add_step(co_context *ctx, function_capture *c, const coi_op *op, const void *att
     ok = (*result = coi_program_name_all(ctx, c->program, *result)) != NULL &&
          coi_program_add(ctx, c->program, op, attrs, in, num_in, *result) && note_device(ctx, c) &&
          note_tape(ctx, c) &&
-         (c->base.graph == NULL ||
-          coi_graph_note_step(ctx, c->program, graph, c->base.after));
+         (c->base.graph == NULL || coi_graph_note_step(ctx, c->program, graph, c->base.after));
     if (graph != NULL)
         coi_lock_give(&graph->lock);
     return ok;
@@ -537,14 +537,14 @@ capture_program(co_context *ctx, coi_program *program, const char *name, co_fn f
         return NULL;
     }
     c->adopts = outside != NULL;
-    c->base = (coi_capture){ .program = program->serial,
-                             .adopt = c->adopts ? adopt : refuse_foreign,
-                             .outer = ctx->capture,
-                             .may_create = is_first &&
-                                           (ctx->capture == NULL || ctx->capture->may_create),
-                             .graph = c->adopts && ctx->capture != NULL ? ctx->capture->graph
-                                                                        : NULL,
-                             .is_part = c->adopts && is_first };
+    c->base = (coi_capture){
+        .program = program->serial,
+        .adopt = c->adopts ? adopt : refuse_foreign,
+        .outer = ctx->capture,
+        .may_create = is_first && (ctx->capture == NULL || ctx->capture->may_create),
+        .graph = c->adopts && ctx->capture != NULL ? ctx->capture->graph : NULL,
+        .is_part = c->adopts && is_first
+    };
     c->recorder = (coi_type_recorder){ c, record };
     c->program = program;
     c->name = name;

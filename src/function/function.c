@@ -454,8 +454,8 @@ coi_function_program(co_context *ctx, co_function *function, co_value *args)
 bool
 coi_is_nested_call(const co_context *ctx)
 {
-    return ctx->capture != NULL &&
-           ((ctx->capture->outer != NULL && !ctx->capture->is_part) || ctx->capture->num_inlined > 0);
+    return ctx->capture != NULL && ((ctx->capture->outer != NULL && !ctx->capture->is_part) ||
+                                    ctx->capture->num_inlined > 0);
 }
 
 /* In a function that is being captured, the calls become its own. */

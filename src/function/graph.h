@@ -28,8 +28,8 @@ struct co_graph {
     coi_lock            lock;   /* of the program while it grows, and of what follows */
     coi_graph_variable *variables;
     size_t              num_variables, cap_variables;
-    atomic_ullong       version;    /* changes with what calls come after */
-    bool                has_later;  /* some come after calls that were made later */
+    atomic_ullong       version;   /* changes with what calls come after */
+    bool                has_later; /* some come after calls that were made later */
     atomic_bool         is_final;
 };
 

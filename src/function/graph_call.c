@@ -13,8 +13,9 @@ replay_call(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
     return coi_program_replay(ctx, ((const coi_bodies_attrs *)attrs)->bodies->programs[0], in[0]);
 }
 
-const coi_op coi_op_call_in_graph = { COI_WITH_BODIES(
-    "call_in_graph", "Calls a captured function; co_call.", replay_call) };
+const coi_op coi_op_call_in_graph = {
+    COI_WITH_BODIES("call_in_graph", "Calls a captured function; co_call.", replay_call)
+};
 
 co_value *
 coi_graph_call(co_context *ctx, coi_program *program, co_value *args)

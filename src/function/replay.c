@@ -343,9 +343,9 @@ coi_program_replay_part(co_context *ctx, const coi_program *program, co_value *a
     co_block_begin(ctx);
     coi_program_put_constants(program, r.slots);
     if (ctx->error.code == CO_OK && bind(&r, program->args, args) && run_steps(&r, is_needed)) {
-        result = is_needed == NULL ? value_of(&r, program->result)
-                                   : coi_program_value(ctx, program, r.slots, r.examples,
-                                                       program->result);
+        result = is_needed == NULL
+                     ? value_of(&r, program->result)
+                     : coi_program_value(ctx, program, r.slots, r.examples, program->result);
         if (result != NULL)
             coi_ref(result);
     }

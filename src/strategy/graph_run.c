@@ -149,9 +149,9 @@ replay_replica(co_context *ctx, co_value *args, void *user)
         args = co_tuple(ctx, args->u.items.items, args->u.items.n);
     all = args != NULL ? co_tuple(ctx, (co_value *[]){ args, r->outside->u.items.items[i] }, 2)
                        : NULL;
-    return all != NULL ? coi_program_replay_part(ctx, r->attrs->run->programs[i], all,
-                                                 r->attrs->is_needed)
-                       : NULL;
+    return all != NULL
+               ? coi_program_replay_part(ctx, r->attrs->run->programs[i], all, r->attrs->is_needed)
+               : NULL;
 }
 
 static co_value *

@@ -17,8 +17,8 @@ typedef struct coi_graph_run {
     coi_program *programs[COI_MAX_LOCAL_REPLICAS];
     co_value    *outside[COI_MAX_LOCAL_REPLICAS]; /* tuples: what each program uses of the graph;
                                                    * until the run is recorded */
-    int          num_programs;
-    bool         in_turn, has_kwargs;
+    int  num_programs;
+    bool in_turn, has_kwargs;
 } coi_graph_run;
 
 typedef struct coi_graph_run_attrs {

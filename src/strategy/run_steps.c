@@ -112,10 +112,11 @@ set_output(co_context *ctx, co_step_context *steps, int which, const char *name,
     setting s = { steps, which };
 
     if (!ctx->mode.cross && coi_is_capturing(ctx))
-        return coi_fail(ctx, CO_UNIMPLEMENTED,
-                        "%s is called in a replica while a graph is built or a function captured; "
-                        "return the output from the step of co_run, and set it in the step function",
-                        ctx->call);
+        return coi_fail(
+            ctx, CO_UNIMPLEMENTED,
+            "%s is called in a replica while a graph is built or a function captured; "
+            "return the output from the step of co_run, and set it in the step function",
+            ctx->call);
     if (!ctx->mode.cross) {
         co_merge_call(ctx, set_merged,
                       co_args(ctx, co_string(ctx, name), co_int(ctx, (int64_t)op), output), &s);
@@ -290,8 +291,8 @@ drop_loop(coi_heap *heap, void *attrs)
     coi_unref(heap, ((loop_attrs *)attrs)->strategy);
 }
 
-/* The outputs of the last step, and none; in[0]: what the step uses of the graph, in[1]: the outputs
- * before the first one. */
+/* The outputs of the last step, and none; in[0]: what the step uses of the graph, in[1]: the
+ * outputs before the first one. */
 static co_value *
 replay_loop(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
 {

@@ -759,7 +759,8 @@ initial_in_graph(co_context *ctx, co_value *initial, const co_variable_options *
     if (initial == NULL || initial->kind == CO_KIND_SPEC) {
         if (in_step)
             pause = coi_capture_suspend(ctx);
-        initial = in_step ? resolve(ctx, initial, options) : initial_by_function(ctx, initial, options);
+        initial = in_step ? resolve(ctx, initial, options)
+                          : initial_by_function(ctx, initial, options);
         if (in_step)
             coi_capture_resume(ctx, &pause);
         return initial;

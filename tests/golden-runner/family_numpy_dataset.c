@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* numpy_dataset: datasets of arrays, as they are and batched and distributed. In deferred-graph mode
- * a session takes their elements. */
+/* numpy_dataset: datasets of arrays, as they are and batched and distributed. In deferred-graph
+ * mode a session takes their elements. */
 #include "families.h"
 
 /* Of the case that is run; NULL: eager. */
@@ -46,7 +46,7 @@ run_make(golden_case *c)
     co_context  *ctx = c->ctx;
     co_strategy *strategy = golden_strategy_named(c, ctx, golden_string(c, c->attrs, "strategy"));
     co_value    *arrays = read_arrays(c);
-    co_dataset *dataset = arrays != NULL ? make_dataset(ctx, strategy, arrays) : NULL;
+    co_dataset  *dataset = arrays != NULL ? make_dataset(ctx, strategy, arrays) : NULL;
 
     if (dataset == NULL)
         return;

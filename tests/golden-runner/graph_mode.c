@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cases of deferred-graph mode: a graph that is current for the case, and a session that runs it. */
+/* Cases of deferred-graph mode: a graph that is current for the case, and a session that runs it.
+ */
 #include "families.h"
 
 #include <string.h>

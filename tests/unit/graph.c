@@ -38,7 +38,8 @@ CO_TEST(operators_add_to_the_graph_and_a_session_computes, "GR-1 GR-2")
 {
     co_graph *graph = co_graph_new(ctx);
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_value   *x = co_placeholder(ctx, CO_FLOAT32, CO_SHAPE(-1));
         co_value   *y = co_mul(ctx, co_add(ctx, x, co_float(ctx, 1)), co_scalar_float(ctx, 2));
         co_session *session = co_session_open(ctx, NULL, NULL);
@@ -101,7 +102,8 @@ CO_TEST(a_run_computes_only_what_the_fetches_need_and_that_once, "GR-2")
     co_graph *graph = co_graph_new(ctx);
     int       starts = 0;
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_value    *a = co_square(ctx, co_scalar_float(ctx, 3));
         co_value    *b = co_add(ctx, a, a), *c = co_mul(ctx, a, b);
         co_value    *other = co_exp(ctx, a), *x = co_placeholder(ctx, CO_FLOAT32, NULL, 0);
@@ -131,7 +133,8 @@ CO_TEST(any_structure_can_be_fetched_and_any_tensor_fed, "GR-2 GR-4")
 {
     co_graph *graph = co_graph_new(ctx);
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_value   *a = co_square(ctx, co_scalar_float(ctx, 3)), *b = co_neg(ctx, a);
         co_value   *d = co_placeholder_with_default(ctx, co_scalar_float(ctx, 7), NULL, 0);
         co_value   *items[] = { a, co_list(ctx, &b, 1) };
@@ -157,13 +160,15 @@ CO_TEST(wrong_fetches_and_feeds_are_refused, "GR-4")
     co_session *session = co_session_open(ctx, graph, NULL);
     co_value   *x = NULL, *y = NULL, *foreign = NULL, *op = NULL, *v = NULL;
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         x = co_placeholder(ctx, CO_FLOAT32, CO_SHAPE(-1, 2));
         y = co_neg(ctx, x);
         op = co_no_op(ctx);
         v = co_variable(ctx, co_scalar_float(ctx, 1), NULL);
     }
-    CO_GRAPH(ctx, second) {
+    CO_GRAPH(ctx, second)
+    {
         foreign = co_neg(ctx, co_scalar_float(ctx, 1));
         CO_EXPECT_NULL(co_add(ctx, foreign, y));
         CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "another graph");
@@ -219,7 +224,8 @@ CO_TEST(errors_have_the_line_of_the_operation, "GR-2")
     co_value *wide = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2, 3));
     co_value *square = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2, 2));
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_value   *x = co_placeholder(ctx, CO_FLOAT32, NULL, -1);
         int         line = __LINE__ + 1;
         co_value   *y = co_matmul(ctx, x, x);
@@ -240,7 +246,8 @@ CO_TEST(variables_have_no_value_before_their_initializer_ran, "GR-3")
 {
     co_graph *graph = co_graph_new(ctx);
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_value   *v = co_variable(ctx, co_scalar_float(ctx, 3), NULL);
         co_value   *w = co_variable(ctx, co_mul(ctx, v, co_float(ctx, 2)), NULL);
         co_value   *y = co_add(ctx, v, w), *more = co_assign_add(ctx, v, co_float(ctx, 1));
@@ -276,7 +283,8 @@ CO_TEST_WITH(variables_of_strategies_are_initialized_on_all_replicas, "GR-3 VAR-
     co_strategy *m = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
     co_graph    *graph = co_graph_new(ctx);
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
         co_value           *v = NULL, *sum = NULL, *parts;
         co_session         *session = co_session_open(ctx, graph, NULL);
@@ -303,16 +311,18 @@ CO_TEST(control_dependencies_order_operations, "GR-5")
 {
     co_graph *graph = co_graph_new(ctx);
 
-    CO_GRAPH(ctx, graph) {
-        co_value   *v = co_variable(ctx, co_scalar_float(ctx, 1), NULL), *after = NULL, *none = NULL;
-        co_value   *more = co_assign_add(ctx, v, co_float(ctx, 1)), *add, *late;
+    CO_GRAPH(ctx, graph)
+    {
+        co_value *v = co_variable(ctx, co_scalar_float(ctx, 1), NULL), *after = NULL, *none = NULL;
+        co_value *more = co_assign_add(ctx, v, co_float(ctx, 1)), *add, *late;
         co_session *session = co_session_open(ctx, graph, NULL);
 
         run(ctx, session, co_global_variables_initializer(ctx));
-        CO_CONTROL_DEPENDENCIES(ctx, co_args(ctx, more)) {
+        CO_CONTROL_DEPENDENCIES(ctx, co_args(ctx, more))
+        {
             after = co_variable_read(ctx, v);
             CO_CONTROL_DEPENDENCIES(ctx, co_none(ctx))
-                none = co_variable_read(ctx, v);
+            none = co_variable_read(ctx, v);
         }
         CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, none)), 1, 0);
         CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, after)), 2, 0);
@@ -339,7 +349,8 @@ CO_TEST(a_final_graph_takes_nothing_more, "GR-5")
 {
     co_graph *graph = co_graph_new(ctx);
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_value   *y = co_neg(ctx, co_scalar_float(ctx, 1));
         co_session *session = co_session_open(ctx, graph, NULL);
 
@@ -374,7 +385,8 @@ CO_TEST_WITH(run_and_reduce_build_operations, "GR-1 OD1-3 CTX-7", "cpus=2")
     int          calls = 0;
 
     CO_SCOPE(ctx, m) {
-        CO_GRAPH(ctx, graph) {
+        CO_GRAPH(ctx, graph)
+        {
             co_value   *x = co_placeholder(ctx, CO_FLOAT32, NULL, 0), *each, *sum, *single;
             co_session *session = co_session_open(ctx, NULL, NULL);
             co_feed     feed = { x, co_float(ctx, 5) };
@@ -440,7 +452,8 @@ CO_TEST_BARE(of_a_step_only_what_is_fetched_runs, "GR-2")
     m = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
     graph = co_graph_new(ctx);
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         training    t = { NULL, true };
         co_value   *both, *alone, *v = NULL;
         co_session *session = co_session_open(ctx, NULL, NULL);
@@ -461,9 +474,8 @@ CO_TEST_BARE(of_a_step_only_what_is_fetched_runs, "GR-2")
         CO_EXPECT_NOT_NULL(run(ctx, session, both));
         CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, v)), 5, 0);
         /* One replica's part: the others run with it. */
-        CO_EXPECT_NOT_NULL(run(ctx, session, co_at(ctx, co_local_results(ctx, m,
-                                                                         co_at(ctx, both, 1)),
-                                                   0)));
+        CO_EXPECT_NOT_NULL(
+            run(ctx, session, co_at(ctx, co_local_results(ctx, m, co_at(ctx, both, 1)), 0)));
         CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, v)), 6, 0);
         CO_EXPECT_OK(ctx);
     }
@@ -490,7 +502,8 @@ CO_TEST_WITH(steps_use_values_of_the_graph_and_make_variables, "GR-1 GR-3 VAR-RU
     co_strategy *m = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
     co_graph    *graph = co_graph_new(ctx);
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         closure     c = { co_placeholder(ctx, CO_FLOAT32, NULL, 0), NULL };
         co_value   *sums = co_run(ctx, m, use_outside, co_no_args(ctx), &c), *result;
         co_session *session = co_session_open(ctx, NULL, NULL);
@@ -511,7 +524,8 @@ CO_TEST(gradients_are_operations_with_their_tapes, "GR-2")
 {
     co_graph *graph = co_graph_new(ctx);
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_value   *x = co_placeholder(ctx, CO_FLOAT32, NULL, 0), *y, *dy, *z, *dz, *first, *second;
         co_value   *unused;
         co_session *session = co_session_open(ctx, NULL, NULL);
@@ -538,7 +552,8 @@ CO_TEST(gradients_are_operations_with_their_tapes, "GR-2")
         CO_EXPECT_CLOSE(co_item_float(ctx, co_session_run(ctx, session, y, &feed, 1)), 27, 0);
         CO_EXPECT_CLOSE(co_item_float(ctx, co_session_run(ctx, session, second, &feed, 1)), 18, 0);
         CO_EXPECT_CLOSE(co_item_float(ctx, co_session_run(ctx, session, first, &feed, 1)), 27, 0);
-        CO_EXPECT_NOT_NULL(co_session_run(ctx, session, co_args(ctx, dz, unused, second), &feed, 1));
+        CO_EXPECT_NOT_NULL(
+            co_session_run(ctx, session, co_args(ctx, dz, unused, second), &feed, 1));
         CO_EXPECT_OK(ctx);
     }
 }
@@ -567,11 +582,12 @@ CO_TEST_WITH(a_step_returns_its_update, "GR-2", "cpus=2")
     co_strategy *s = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
     co_graph    *graph = co_graph_new(ctx);
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_sgd_options options = CO_SGD_OPTIONS_INIT;
         model          m = { NULL, NULL };
-        co_session *session = co_session_open(ctx, NULL, NULL);
-        co_value   *both, *loss;
+        co_session    *session = co_session_open(ctx, NULL, NULL);
+        co_value      *both, *loss;
 
         options.learning_rate = 0.125;
         m.optimizer = co_sgd(ctx, &options);
@@ -583,11 +599,10 @@ CO_TEST_WITH(a_step_returns_its_update, "GR-2", "cpus=2")
         CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, loss)), 4, 0);
         CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, loss)), 4, 0); /* nothing trained */
         for (int i = 0; i < 3; ++i) /* two replicas: w -= 0.125 * 2 * 2 w */
-            CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx,
-                                                     run(ctx, session,
-                                                         co_args(ctx, loss, co_at(ctx, both, 1))),
-                                                     0)),
-                            4 / (float)(1 << 2 * i), 0);
+            CO_EXPECT_CLOSE(
+                co_item_float(
+                    ctx, co_at(ctx, run(ctx, session, co_args(ctx, loss, co_at(ctx, both, 1))), 0)),
+                4 / (float)(1 << 2 * i), 0);
         CO_EXPECT_OK(ctx);
     }
 }
@@ -605,7 +620,8 @@ CO_TEST(a_captured_function_is_one_operation_with_all_its_effects, "GR-1 FN-7")
 {
     co_graph *graph = co_graph_new(ctx);
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_value    *calls = co_variable(ctx, co_scalar_float(ctx, 0), NULL), *x, *y, *dx;
         co_function *f = co_function_of(ctx, count_and_square, calls, NULL);
         co_session  *session = co_session_open(ctx, NULL, NULL);
@@ -643,7 +659,8 @@ CO_TEST_WITH(steps_of_a_graph_merge, "GR-1", "cpus=2")
     co_strategy *m = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
     co_graph    *graph = co_graph_new(ctx);
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_value   *x = co_placeholder(ctx, CO_FLOAT32, NULL, 0), *y;
         co_session *session = co_session_open(ctx, NULL, NULL);
         co_feed     feed = { x, co_float(ctx, 3) };
@@ -667,7 +684,8 @@ lift(co_context *ctx, co_value *args, void *user)
     lifting  *l = user;
     co_value *x = co_neg(ctx, co_at(ctx, args, 0));
 
-    CO_INIT_SCOPE(ctx) {
+    CO_INIT_SCOPE(ctx)
+    {
         l->was_eager = co_executing_eagerly(ctx);
         l->graph = co_get_default_graph(ctx);
         l->made = co_square(ctx, co_scalar_float(ctx, 3));
@@ -689,7 +707,8 @@ CO_TEST(an_init_scope_is_outside_captured_functions, "CTX-7")
     CO_EXPECT_TRUE(l.was_eager);
     CO_EXPECT_CLOSE(co_item_float(ctx, l.made), 9, 0);
     co_release(ctx, l.made);
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_strategy *s = co_v1_one_device_strategy(ctx, NULL);
 
         co_run(ctx, s, lift, co_args(ctx, co_scalar_float(ctx, 1)), &l);
@@ -710,7 +729,8 @@ CO_TEST_WITH(iterators_are_initialized_by_an_operation, "ITER1-INIT-1 ITER1-INIT
     co_strategy *m = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
     co_graph    *graph = co_graph_new(ctx);
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_dataset  *data = co_dataset_batch(ctx, co_dataset_range(ctx, 0, 6, 1), 4, false);
         co_iterator *it = co_make_dataset_iterator(ctx, m, data);
         co_value    *next = co_get_next(ctx, it), *start = co_iterator_initialize(ctx, it);
@@ -769,15 +789,16 @@ CO_TEST_WITH(steps_on_an_iterator_are_one_operation, "EXT-STEPS-1 GR-1", "cpus=2
     co_strategy *m = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
     co_graph    *graph = co_graph_new(ctx);
 
-    CO_GRAPH(ctx, graph) {
-        co_dataset  *data = co_dataset_batch(ctx, co_dataset_range(ctx, 0, 12, 1), 4, false);
-        co_iterator *it = co_make_dataset_iterator(ctx, m, data);
-        stepping     s = { m, co_variable(ctx, co_scalar_int64(ctx, 0), NULL),
-                           co_placeholder(ctx, CO_INT64, NULL, 0), 0 };
+    CO_GRAPH(ctx, graph)
+    {
+        co_dataset      *data = co_dataset_batch(ctx, co_dataset_range(ctx, 0, 12, 1), 4, false);
+        co_iterator     *it = co_make_dataset_iterator(ctx, m, data);
+        stepping         s = { m, co_variable(ctx, co_scalar_int64(ctx, 0), NULL),
+                               co_placeholder(ctx, CO_INT64, NULL, 0), 0 };
         co_step_context *steps = co_run_steps_on_iterator(ctx, m, one_step, it, &s, 2, NULL);
-        co_value    *start = co_iterator_initialize(ctx, it), *o;
-        co_session  *session = co_session_open(ctx, NULL, NULL);
-        co_feed      feed = { s.scale, co_int(ctx, 10) };
+        co_value        *start = co_iterator_initialize(ctx, it), *o;
+        co_session      *session = co_session_open(ctx, NULL, NULL);
+        co_feed          feed = { s.scale, co_int(ctx, 10) };
 
         CO_REQUIRE(steps != NULL);
         CO_EXPECT_INT(s.calls, 1);
@@ -799,7 +820,8 @@ CO_TEST(a_graph_does_not_hold_the_data_of_numpy_datasets, "NP-5 NP-6")
     co_graph    *graph = co_graph_new(ctx);
     co_value    *array = vector(ctx, 1, 3);
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_session  *session = co_session_open(ctx, NULL, NULL);
         co_dataset  *data;
         co_iterator *it;
@@ -845,7 +867,8 @@ CO_TEST(random_numbers_of_a_graph_follow_its_seed, "GR-2")
 {
     co_graph *graph = co_graph_new(ctx);
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_value   *x;
         co_session *a, *b;
         float       first, second;
@@ -894,17 +917,19 @@ CO_TEST(several_threads_run_one_session, "GR-2")
     co_graph *graph = co_graph_new(ctx);
     worker    workers[4];
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_value    *v = co_variable(ctx, co_scalar_int64(ctx, 0), NULL);
         co_session  *session = co_session_open(ctx, NULL, NULL);
         co_iterator *it = co_make_initializable_iterator(ctx, co_dataset_range(ctx, 0, 200, 1));
-        worker       one = { .session = session, .more = co_assign_add(ctx, v, co_int(ctx, 1)),
+        worker       one = { .session = session,
+                             .more = co_assign_add(ctx, v, co_int(ctx, 1)),
                              .next = co_get_next(ctx, it),
                              .y = co_square(ctx, co_scalar_float(ctx, 3)) };
         int64_t      sum = 0;
 
-        run(ctx, session, co_args(ctx, co_global_variables_initializer(ctx),
-                                  co_iterator_initialize(ctx, it)));
+        run(ctx, session,
+            co_args(ctx, co_global_variables_initializer(ctx), co_iterator_initialize(ctx, it)));
         for (int i = 0; i < 4; ++i) {
             workers[i] = one;
             workers[i].ctx = co_open_beside(ctx);
@@ -948,7 +973,7 @@ CO_TEST(a_session_runs_outside_steps_and_functions, "GR-2")
     CO_EXPECT_INT(co_value_kind(co_group(ctx, x)), CO_KIND_NONE);
     CO_EXPECT_INT(co_value_kind(co_last_operation(ctx)), CO_KIND_NONE);
     CO_CONTROL_DEPENDENCIES(ctx, x)
-        x = co_neg(ctx, x);
+    x = co_neg(ctx, x);
     CO_EXPECT_CLOSE(co_item_float(ctx, x), -1, 0);
     CO_EXPECT_CODE(co_graph_end(ctx), CO_RUNTIME_ERROR);
     co_clear(ctx);
@@ -966,7 +991,8 @@ graph_in_little_memory(co_context *ctx)
 
     if (graph == NULL)
         return false;
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_strategy *m = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
         co_value    *v = co_variable(ctx, co_scalar_float(ctx, 1), NULL), *y, *more = NULL;
         co_session  *session = co_session_open(ctx, NULL, NULL);
@@ -975,7 +1001,7 @@ graph_in_little_memory(co_context *ctx)
         y = co_run(ctx, m, double_it, co_args(ctx, v), &calls);
         y = co_reduce(ctx, m, CO_REDUCE_SUM, y, NULL, 0);
         CO_CONTROL_DEPENDENCIES(ctx, y)
-            more = co_assign_add(ctx, v, co_float(ctx, 1));
+        more = co_assign_add(ctx, v, co_float(ctx, 1));
         ok = run(ctx, session, co_global_variables_initializer(ctx)) != NULL &&
              co_item_float(ctx, run(ctx, session, y)) == 4 && run(ctx, session, more) != NULL;
     }
@@ -985,4 +1011,95 @@ graph_in_little_memory(co_context *ctx)
 CO_TEST_BARE(graphs_survive_want_of_memory, "GR-1 GR-2")
 {
     CO_EXPECT_SURVIVES_NO_MEMORY("cpus=2", graph_in_little_memory);
+}
+
+/* --- misuse --- */
+
+static void
+call_all(co_context *ctx, co_graph *graph, co_session *session, co_value *x, co_strategy *s)
+{
+    char text[8] = "x";
+
+    CO_EXPECT_NULL(co_graph_new(ctx));
+    CO_EXPECT_NULL(co_get_default_graph(ctx));
+    CO_EXPECT_FALSE(co_executing_eagerly(ctx));
+    CO_EXPECT_INT(co_statement_graph(ctx, graph).id, 0);
+    CO_EXPECT_INT(co_statement_control(ctx, x).id, 0);
+    CO_EXPECT_INT(co_statement_init_scope(ctx).id, 0);
+    CO_EXPECT_TRUE(co_graph_begin(ctx, graph) != CO_OK);
+    CO_EXPECT_TRUE(co_graph_end(ctx) != CO_OK);
+    CO_EXPECT_TRUE(co_graph_finalize(ctx, graph) != CO_OK);
+    CO_EXPECT_FALSE(co_graph_is_finalized(ctx, graph));
+    CO_EXPECT_INT(co_graph_num_operations(ctx, graph), 0);
+    CO_EXPECT_INT(co_graph_print(ctx, graph, text, sizeof(text)), 0);
+    CO_EXPECT_STR(text, "");
+    CO_EXPECT_NULL(co_placeholder(ctx, CO_FLOAT32, NULL, 0));
+    CO_EXPECT_NULL(co_placeholder_with_default(ctx, x, NULL, 0));
+    CO_EXPECT_NULL(co_group(ctx, x));
+    CO_EXPECT_NULL(co_no_op(ctx));
+    CO_EXPECT_NULL(co_last_operation(ctx));
+    CO_EXPECT_TRUE(co_add_control_input(ctx, x, x) != CO_OK);
+    CO_EXPECT_NULL(co_variable_initializer(ctx, x));
+    CO_EXPECT_NULL(co_variables_initializer(ctx, x));
+    CO_EXPECT_NULL(co_global_variables_initializer(ctx));
+    CO_EXPECT_NULL(co_global_variables(ctx));
+    CO_EXPECT_NULL(co_is_variable_initialized(ctx, x));
+    CO_EXPECT_NULL(co_session_open(ctx, graph, NULL));
+    CO_EXPECT_NULL(co_session_run(ctx, session, x, NULL, 0));
+    CO_EXPECT_TRUE(co_session_close(ctx, session) != CO_OK);
+    CO_EXPECT_NULL(co_session_graph(ctx, session));
+    CO_EXPECT_NULL(co_session_config(ctx, session));
+    CO_EXPECT_NULL(co_run_steps_operation(ctx, NULL));
+    CO_EXPECT_NULL(co_v1_make_numpy_dataset(ctx, s, x, session));
+    CO_EXPECT_NULL(co_make_one_shot_iterator(ctx, NULL));
+}
+
+CO_TEST(nothing_happens_on_no_context_or_one_with_an_error, "")
+{
+    co_strategy *s = co_v1_one_device_strategy(ctx, NULL);
+    co_graph    *graph = co_graph_new(ctx);
+    co_session  *session = co_session_open(ctx, graph, NULL);
+    co_value    *x = co_scalar_float(ctx, 1);
+
+    call_all(NULL, graph, session, x, s);
+    co_fail(ctx, CO_DATA_LOSS, "the first error");
+    call_all(ctx, graph, session, x, s);
+    CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "the first error");
+}
+
+CO_TEST(other_handles_are_no_graphs_and_sessions, "")
+{
+    co_graph   *graph = co_graph_new(ctx);
+    co_value   *x = co_scalar_float(ctx, 1);
+    co_session *session = co_session_open(ctx, graph, NULL);
+    char        text[200];
+
+    CO_EXPECT_NULL(co_session_open(ctx, (co_graph *)(void *)x, NULL));
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "graph");
+    CO_EXPECT_NULL(co_session_run(ctx, (co_session *)(void *)graph, x, NULL, 0));
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "session");
+    CO_EXPECT_NULL(co_session_run(ctx, NULL, x, NULL, 0));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "session");
+    CO_GRAPH(ctx, NULL)
+    CO_FAIL("there is no such graph");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "graph");
+    CO_GRAPH(ctx, graph)
+    {
+        CO_EXPECT_NULL(co_last_operation(ctx));
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "nothing was added");
+        CO_EXPECT_NULL(co_variable_initializer(ctx, x));
+        CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "variable");
+        CO_EXPECT_NULL(co_placeholder(ctx, CO_DTYPE_NONE, NULL, 0));
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "dtype");
+        CO_EXPECT_NULL(co_placeholder_with_default(ctx, x, CO_SHAPE(2)));
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "does not fit");
+        CO_EXPECT_NULL(co_neg(ctx, co_no_op(ctx)));
+        CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "operation");
+        CO_EXPECT_NULL(co_variable(ctx, co_placeholder(ctx, CO_FLOAT32, CO_SHAPE(-1)), NULL));
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "all dimensions");
+    }
+    CO_EXPECT_TRUE(co_graph_print(ctx, graph, text, sizeof(text)) > 0);
+    CO_EXPECT_TRUE(strstr(text, "group(") != NULL);
+    CO_EXPECT_OK(ctx);
+    (void)session;
 }

@@ -17,7 +17,7 @@ const char *
 coi_device_text_here(const co_context *ctx, const char *name)
 {
     const char *rest = coi_in_graph(ctx) && strncmp(name, "/job:", 5) == 0 ? strchr(name + 1, '/')
-                                                                          : NULL;
+                                                                           : NULL;
 
     return rest != NULL ? rest : name;
 }

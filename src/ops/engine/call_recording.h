@@ -20,12 +20,12 @@ typedef struct coi_capture {
     bool                may_create;  /* variables: the first capture of a function (FN-6) */
     struct co_graph    *graph;       /* that it adds to, itself or through a step of it (function/
                                       * graph.h); NULL: a function */
-    bool                is_graph;    /* of the graph itself, */
-    bool                is_part;     /* or of a step in it */
-    bool                has_seed;    /* of a graph: co_set_seed was called */
-    uint64_t            seed;
-    co_value           *after;       /* results of calls that the next ones come after; NULL: none */
-    size_t              tape_depth;  /* of the tape of the last call that takes_tape */
+    bool      is_graph;              /* of the graph itself, */
+    bool      is_part;               /* or of a step in it */
+    bool      has_seed;              /* of a graph: co_set_seed was called */
+    uint64_t  seed;
+    co_value *after;      /* results of calls that the next ones come after; NULL: none */
+    size_t    tape_depth; /* of the tape of the last call that takes_tape */
 } coi_capture;
 
 /* Whether what ctx calls becomes part of a graph. */
@@ -53,7 +53,7 @@ const char *coi_device_text_here(const co_context *ctx, const char *name);
 #define COI_RECORDED(name_, doc_, replay_, reads_, writes_)                                        \
     .name = name_, .doc = doc_, .internal = true, .not_by_name = true, .not_differentiable = true, \
     .reads = (reads_), .writes = (writes_), .effect = coi_recorded_effect, .replay = replay_
-co_code coi_recorded_effect(co_context *ctx, coi_effect *effect);
+co_code             coi_recorded_effect(co_context *ctx, coi_effect *effect);
 extern const coi_op coi_op_tape_begin, coi_op_tape_end, coi_op_watch; /* tape_calls.c */
 
 /*
