@@ -151,6 +151,9 @@ CO_API co_value *co_last_operation(co_context *ctx);
 #define CO_CONTROL_DEPENDENCIES(ctx, values) CO_STATEMENT_IF(co_statement_control(ctx, values))
 /** For CO_CONTROL_DEPENDENCIES. */
 CO_API co_statement co_statement_control(co_context *ctx, co_value *values);
+/** The same as two calls. */
+CO_API co_code co_control_dependencies_begin(co_context *ctx, co_value *values);
+CO_API co_code co_control_dependencies_end(co_context *ctx);
 /** Let an operation or tensor of the current graph run after another, which may have been made
  * later. CO_VALUE_ERROR if that one depends on the first: each would wait for the other. */
 CO_API co_code co_add_control_input(co_context *ctx, co_value *operation, co_value *before);
@@ -160,6 +163,9 @@ CO_API co_code co_add_control_input(co_context *ctx, co_value *operation, co_val
 #define CO_INIT_SCOPE(ctx) CO_STATEMENT_IF(co_statement_init_scope(ctx))
 /** For CO_INIT_SCOPE. */
 CO_API co_statement co_statement_init_scope(co_context *ctx);
+/** The same as two calls. */
+CO_API co_code co_init_scope_begin(co_context *ctx);
+CO_API co_code co_init_scope_end(co_context *ctx);
 
 /**
  * The operation that gives a variable of the current graph its first value, all of some, and all of

@@ -178,33 +178,59 @@ co_graph_begin(co_context *ctx, co_graph *graph)
     return ctx->error.code;
 }
 
-co_code
-co_graph_end(co_context *ctx)
+/* Leave the innermost entry, which a begin of that kind pushed. */
+static co_code
+end_entry(co_context *ctx, coi_entry_kind kind)
 {
-    const coi_entry *top;
+    const coi_entry *top = ctx->num_entries > 0 ? &ctx->entries[ctx->num_entries - 1] : NULL;
 
-    COI_ENTER_ALWAYS(ctx, "graph_end", coi_refusal_code(ctx));
-    top = ctx->num_entries > 0 ? &ctx->entries[ctx->num_entries - 1] : NULL;
-    if (top == NULL || top->kind != COI_ENTRY_GRAPH || top->is_statement)
+    if (top == NULL || top->kind != kind || top->is_statement)
         return coi_fail_not_innermost(ctx);
     coi_pop(ctx);
     return ctx->error.code;
 }
 
-co_statement
-co_statement_init_scope(co_context *ctx)
+co_code
+co_graph_end(co_context *ctx)
 {
-    const coi_capture *outermost;
+    COI_ENTER_ALWAYS(ctx, "graph_end", coi_refusal_code(ctx));
+    return end_entry(ctx, COI_ENTRY_GRAPH);
+}
+
+static uint64_t
+enter_init_scope(co_context *ctx)
+{
+    const coi_capture *outermost = ctx->capture;
     uint64_t           id;
 
-    COI_ENTER(ctx, "init_scope", ((co_statement){ ctx, 0 }));
-    outermost = ctx->capture;
     while (outermost != NULL && outermost->outer != NULL)
         outermost = outermost->outer;
     id = enter(ctx, COI_ENTRY_INIT_SCOPE, outermost != NULL ? outermost->graph : NULL);
     if (id != 0 && outermost != NULL && outermost->graph != NULL && ctx->mode.step != NULL)
         ctx->mode = (coi_mode){ .num_replicas = 1, .update_id = -1 }; /* a graph has no steps */
-    return coi_entry_statement(ctx, id);
+    return id;
+}
+
+co_statement
+co_statement_init_scope(co_context *ctx)
+{
+    COI_ENTER(ctx, "init_scope_begin", ((co_statement){ ctx, 0 }));
+    return coi_entry_statement(ctx, enter_init_scope(ctx));
+}
+
+co_code
+co_init_scope_begin(co_context *ctx)
+{
+    COI_ENTER_CODE(ctx, "init_scope_begin");
+    enter_init_scope(ctx);
+    return ctx->error.code;
+}
+
+co_code
+co_init_scope_end(co_context *ctx)
+{
+    COI_ENTER_ALWAYS(ctx, "init_scope_end", coi_refusal_code(ctx));
+    return end_entry(ctx, COI_ENTRY_INIT_SCOPE);
 }
 
 co_code
@@ -444,6 +470,12 @@ enter_control(co_context *ctx, co_value *values)
     coi_entry    *entry;
     co_value     *now = NULL;
 
+    if (!coi_check_value(ctx, values, 2, "values"))
+        return 0;
+    if (!coi_in_graph(ctx)) { /* calls run in order as it is */
+        entry = coi_push(ctx, COI_ENTRY_CONTROL, NULL);
+        return entry != NULL ? entry->id : 0;
+    }
     if (values->kind != CO_KIND_NONE && (now = all_control(ctx, values)) == NULL)
         return 0;
     left = coi_calloc(&ctx->runtime->memory, sizeof(*left));
@@ -467,14 +499,23 @@ enter_control(co_context *ctx, co_value *values)
 co_statement
 co_statement_control(co_context *ctx, co_value *values)
 {
-    co_statement nothing = { ctx, UINT64_MAX }; /* the body runs all the same */
-
-    COI_ENTER(ctx, "control_dependencies", ((co_statement){ ctx, 0 }));
-    if (!coi_check_value(ctx, values, 2, "values"))
-        return (co_statement){ ctx, 0 };
-    if (!coi_in_graph(ctx))
-        return nothing;
+    COI_ENTER(ctx, "control_dependencies_begin", ((co_statement){ ctx, 0 }));
     return coi_entry_statement(ctx, enter_control(ctx, values));
+}
+
+co_code
+co_control_dependencies_begin(co_context *ctx, co_value *values)
+{
+    COI_ENTER_CODE(ctx, "control_dependencies_begin");
+    enter_control(ctx, values);
+    return ctx->error.code;
+}
+
+co_code
+co_control_dependencies_end(co_context *ctx)
+{
+    COI_ENTER_ALWAYS(ctx, "control_dependencies_end", coi_refusal_code(ctx));
+    return end_entry(ctx, COI_ENTRY_CONTROL);
 }
 
 /* The step of the graph that gives a value; NULL with an error. Under the lock. */

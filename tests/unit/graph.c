@@ -978,6 +978,13 @@ CO_TEST(a_session_runs_outside_steps_and_functions, "GR-2")
     CO_EXPECT_CODE(co_graph_end(ctx), CO_RUNTIME_ERROR);
     co_clear(ctx);
     CO_EXPECT_CODE(co_graph_begin(ctx, graph), CO_OK);
+    CO_EXPECT_CODE(co_control_dependencies_begin(ctx, x), CO_OK);
+    CO_EXPECT_CODE(co_graph_end(ctx), CO_RUNTIME_ERROR); /* not the innermost */
+    co_clear(ctx);
+    CO_EXPECT_CODE(co_control_dependencies_end(ctx), CO_OK);
+    CO_EXPECT_CODE(co_init_scope_begin(ctx), CO_OK);
+    CO_EXPECT_TRUE(co_get_default_graph(ctx) == graph);
+    CO_EXPECT_CODE(co_init_scope_end(ctx), CO_OK);
     CO_EXPECT_CODE(co_graph_end(ctx), CO_OK);
 }
 
@@ -1028,6 +1035,10 @@ call_all(co_context *ctx, co_graph *graph, co_session *session, co_value *x, co_
     CO_EXPECT_INT(co_statement_init_scope(ctx).id, 0);
     CO_EXPECT_TRUE(co_graph_begin(ctx, graph) != CO_OK);
     CO_EXPECT_TRUE(co_graph_end(ctx) != CO_OK);
+    CO_EXPECT_TRUE(co_control_dependencies_begin(ctx, x) != CO_OK);
+    CO_EXPECT_TRUE(co_control_dependencies_end(ctx) != CO_OK);
+    CO_EXPECT_TRUE(co_init_scope_begin(ctx) != CO_OK);
+    CO_EXPECT_TRUE(co_init_scope_end(ctx) != CO_OK);
     CO_EXPECT_TRUE(co_graph_finalize(ctx, graph) != CO_OK);
     CO_EXPECT_FALSE(co_graph_is_finalized(ctx, graph));
     CO_EXPECT_INT(co_graph_num_operations(ctx, graph), 0);
