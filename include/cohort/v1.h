@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The v1 surface: tf.compat.v1.distribute.OneDeviceStrategy and its siblings, in eager form, for
- * programs that are carried over. New programs use strategy.h and dataset.h; every call here names
+ * The v1 surface: tf.compat.v1.distribute.OneDeviceStrategy and its siblings, eager and in graph
+ * mode, for programs that are carried over. New programs use strategy.h and dataset.h; every call here names
  * the one that takes its place.
  *
  *     co_strategy *strategy = co_v1_one_device_strategy(ctx, "/cpu:0");
@@ -19,8 +19,7 @@
  * also work with strategies of the other flavour, which the documents do not promise. No call logs
  * that it is deprecated.
  *
- * There is no graph mode and there are no sessions yet: they follow with captured functions. Asking
- * for them, co_v1_disable_eager_execution, is CO_UNIMPLEMENTED.
+ * Without graph mode everything runs eagerly; graph mode is a part of its own below.
  * Rules: S-V1-1.
  */
 #ifndef COHORT_V1_H
@@ -63,12 +62,174 @@ CO_API co_strategy *co_v1_get_strategy(co_context *ctx);
  */
 CO_API bool co_strategy_has_member(co_context *ctx, const co_strategy *strategy, const char *name);
 
-/* Modes of execution. */
+/*
+ * Graph mode. A context in graph mode computes nothing: operators, variables, iterators, run and
+ * reduce add operations to its graph, and give symbolic tensors that stand for their results. A
+ * session runs them:
+ *
+ *     co_v1_disable_eager_execution(ctx);
+ *     co_value   *x = co_placeholder(ctx, CO_FLOAT32, CO_SHAPE(-1));
+ *     co_value   *w = co_variable(ctx, co_scalar_float(ctx, 3), NULL);
+ *     co_value   *y = co_mul(ctx, x, w);
+ *     co_session *session = co_session_open(ctx, NULL, NULL);
+ *     co_feed     feed = { x, batch };
+ *
+ *     co_session_run(ctx, session, co_global_variables_initializer(ctx), NULL, 0);
+ *     co_value *result = co_session_run(ctx, session, y, &feed, 1);
+ *     co_session_close(ctx, session);
+ *
+ * docs/graphs.md is the guide. Tensors that you make of data are constants of the graph and have
+ * their elements; symbolic tensors have dtype and shape alone, and reading them is CO_TYPE_ERROR.
+ * What gives no tensor is an operation: a value without a dtype, to be fetched or depended on.
+ * An effect (an assignment, an update) happens when a session runs its operation, and only then.
+ * Rules: GR-*, CTX-7.
+ */
 
-/** tf.enable_eager_execution: what is always so. Returns the code of ctx. */
+/** A graph of operations. A handle of the block that it was made in. One thread at a time adds to
+ * it; sessions may run it meanwhile. */
+typedef struct co_graph co_graph;
+
+/** Eager execution of this context, which a new context has. CO_VALUE_ERROR in graph mode once an
+ * operation was added. Returns the code of ctx. */
 CO_API co_code co_v1_enable_eager_execution(co_context *ctx);
-/** Graph mode and sessions: CO_UNIMPLEMENTED. */
+/**
+ * Graph mode of this context, with a graph of its own that lives as long as the context. Other
+ * contexts stay as they are.
+ *
+ * Returns:  the code of ctx: CO_VALUE_ERROR if a value was made in the context before;
+ *           CO_RUNTIME_ERROR in a step, scope or captured function.
+ */
 CO_API co_code co_v1_disable_eager_execution(co_context *ctx);
+/** Whether calls on ctx compute: no graph is being built, and no function captured. */
+CO_API bool co_executing_eagerly(co_context *ctx);
+
+/** A graph without operations, to be made current by CO_GRAPH. */
+CO_API co_graph *co_graph_new(co_context *ctx);
+/** The current graph, that of CO_GRAPH or of the context in graph mode. NULL where there is none. */
+CO_API co_graph *co_get_default_graph(co_context *ctx);
+/** `with graph.as_default()`: in the body calls add to the graph, in default mode, wherever it is. In
+ * an eager context too.
+ * Rules: CTX-7. */
+#define CO_GRAPH(ctx, graph) CO_STATEMENT_IF(co_statement_graph(ctx, graph))
+/** For CO_GRAPH. */
+CO_API co_statement co_statement_graph(co_context *ctx, co_graph *graph);
+/** The same as two calls. CO_RUNTIME_ERROR where it is not what was begun last. */
+CO_API co_code co_graph_begin(co_context *ctx, co_graph *graph);
+CO_API co_code co_graph_end(co_context *ctx);
+/** From now on nothing is added: CO_RUNTIME_ERROR for what would. */
+CO_API co_code co_graph_finalize(co_context *ctx, co_graph *graph);
+CO_API bool    co_graph_is_finalized(co_context *ctx, const co_graph *graph);
+/** How many operations it has. */
+CO_API int64_t co_graph_num_operations(co_context *ctx, co_graph *graph);
+/** Its operations in text, one a line, as co_function_print. */
+CO_API size_t co_graph_print(co_context *ctx, co_graph *graph, char *out, size_t capacity);
+
+/**
+ * A tensor that each run is fed; dimensions of -1 and an ndim of -1 are any. A run that needs it
+ * and does not feed it is CO_INVALID_ARGUMENT.
+ *
+ * Returns:  a symbolic tensor of ctx's block, or NULL with CO_RUNTIME_ERROR in eager mode.
+ */
+CO_API co_value *co_placeholder(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim);
+/** The same with a value for runs that do not feed it, which must fit the shape. */
+CO_API co_value *co_placeholder_with_default(co_context *ctx, co_value *value, const int64_t *dims,
+                                             int ndim);
+
+/** One operation that runs all that a structure holds; what else is in it is passed over. None in
+ * eager mode. */
+CO_API co_value *co_group(co_context *ctx, co_value *values);
+/** An operation that does nothing. */
+CO_API co_value *co_no_op(co_context *ctx);
+/**
+ * The operation that the last call added to the graph: of a call that returns no value, such as
+ * co_minimize, co_apply_gradients or co_assert. None in eager mode; CO_RUNTIME_ERROR where nothing
+ * was added.
+ */
+CO_API co_value *co_last_operation(co_context *ctx);
+/** `with control_dependencies(values)`: what the body adds runs after these values and operations.
+ * none: dependencies around it do not hold in the body. Nothing in eager mode. */
+#define CO_CONTROL_DEPENDENCIES(ctx, values) CO_STATEMENT_IF(co_statement_control(ctx, values))
+/** For CO_CONTROL_DEPENDENCIES. */
+CO_API co_statement co_statement_control(co_context *ctx, co_value *values);
+/** The same as two calls. */
+CO_API co_code co_control_dependencies_begin(co_context *ctx, co_value *values);
+CO_API co_code co_control_dependencies_end(co_context *ctx);
+/** Let an operation or tensor of the current graph run after another, which may have been made
+ * later. CO_VALUE_ERROR if that one depends on the first: each would wait for the other. */
+CO_API co_code co_add_control_input(co_context *ctx, co_value *operation, co_value *before);
+
+/** `with init_scope()`: in the body calls are outside the functions that are being captured, in the
+ * graph around them or eager, and tapes do not record. */
+#define CO_INIT_SCOPE(ctx) CO_STATEMENT_IF(co_statement_init_scope(ctx))
+/** For CO_INIT_SCOPE. */
+CO_API co_statement co_statement_init_scope(co_context *ctx);
+/** The same as two calls. */
+CO_API co_code co_init_scope_begin(co_context *ctx);
+CO_API co_code co_init_scope_end(co_context *ctx);
+
+/**
+ * The operation that gives a variable of the current graph its first value, all of some, and all of
+ * all. Reading a variable before is CO_FAILED_PRECONDITION when a session runs it. Slots of
+ * optimizers need none. CO_VALUE_ERROR for a variable of another graph or made eagerly, and for one
+ * that was declared without a value.
+ */
+CO_API co_value *co_variable_initializer(co_context *ctx, co_value *variable);
+CO_API co_value *co_variables_initializer(co_context *ctx, co_value *variables);
+CO_API co_value *co_global_variables_initializer(co_context *ctx);
+/** The variables of the current graph, as a list in the order in which they were made. */
+CO_API co_value *co_global_variables(co_context *ctx);
+/** Whether a variable has a value when it runs: a bool tensor. */
+CO_API co_value *co_is_variable_initialized(co_context *ctx, co_value *variable);
+
+/** Runs operations of a graph. A handle of the block that it was made in; contexts of several
+ * threads may run it at the same time. */
+typedef struct co_session co_session;
+
+typedef struct co_session_options {
+    size_t    struct_size;
+    co_value *config; /* of co_update_config_proto: a serialized tf.ConfigProto; NULL: none */
+} co_session_options;
+#define CO_SESSION_OPTIONS_INIT { sizeof(co_session_options), NULL }
+
+/**
+ * A session of a graph; NULL: the current one. Its config must be a message and is kept; no field of
+ * it changes how operations run. The values of variables and the positions of iterators are those
+ * of the graph, so that all of its sessions see them.
+ *
+ * Returns:  a session of ctx's block, or NULL with CO_RUNTIME_ERROR (no graph is current),
+ *           CO_INVALID_ARGUMENT (the config is no message) or CO_TYPE_ERROR (it is no string).
+ */
+CO_API co_session *co_session_open(co_context *ctx, co_graph *graph,
+                                   const co_session_options *options);
+/** What a run has in the place of a tensor of the graph: a placeholder, or any other. */
+typedef struct co_feed {
+    co_value *tensor, *value; /* value: a tensor, host number, or list of them */
+} co_feed;
+/**
+ * Run what fetches need, each operation once, in the order in which they were made as far as they
+ * do not depend on each other. `fetches` is a tensor, operation or variable of the graph, a constant,
+ * or a structure or per-replica value of these.
+ *
+ * Scope:    as the operations.
+ * Context:  outside steps and captured functions. The strategy and device of the caller do not
+ *           matter: operations run under those that they were made under.
+ * Blocks:   as the operations.
+ * Returns:  the values in the structure of fetches, none for operations: of ctx's block. NULL with
+ *           CO_VALUE_ERROR    a fetch of another graph; a feed of a shape that does not fit, or for
+ *                             something that cannot be fed; one fed twice
+ *           CO_TYPE_ERROR     a fetch that is no tensor, operation or variable; a feed of another
+ *                             dtype, of a symbolic tensor, or for a tensor of another graph
+ *           CO_RUNTIME_ERROR  a closed session, or a call in a step or captured function
+ *           and the errors of operations, with their lines: those before have run.
+ * Rules: GR-2, GR-3, GR-4.
+ */
+CO_API co_value *co_session_run(co_context *ctx, co_session *session, co_value *fetches,
+                                const co_feed *feeds, size_t num_feeds);
+/** Later runs are CO_RUNTIME_ERROR; those under way end as they would. Closing again is nothing. */
+CO_API co_code co_session_close(co_context *ctx, co_session *session);
+/** The graph that it runs, and its config: a host string, or none. */
+CO_API co_graph *co_session_graph(co_context *ctx, co_session *session);
+CO_API co_value *co_session_config(co_context *ctx, co_session *session);
 
 /* Input iterators. They are iterators: co_get_next, co_next, co_iterator_element_spec and
  * co_run_steps_on_iterator take them. Like all iterators they are handles of the block that they
@@ -118,18 +279,19 @@ typedef co_value *(*co_input_callable_fn)(co_context *ctx, void *user);
 CO_API co_dataset *co_input_callable(co_context *ctx, co_input_callable_fn fn, void *user);
 
 /**
- * Return to the first element, whether the iterator has ended or not. An iterator can be used
- * without this call.
+ * Return to the first element, whether the iterator has ended or not. An eager iterator can be used
+ * without this call. In graph mode this is an operation, and an iterator whose operation has not run
+ * is CO_FAILED_PRECONDITION when a session takes an element.
  *
  * Scope:    this process. If there are several, all must call it; otherwise their steps differ.
  * Context:  that of co_next.
  * Blocks:   until threads that prefetch have finished their current element.
- * Returns:  the code of ctx: CO_TYPE_ERROR for an iterator of co_iterate (make another iterator
- *           instead); CO_VALUE_ERROR in a replica and CO_RUNTIME_ERROR under another strategy, as
- *           co_get_next.
+ * Returns:  none, or the operation: a value of ctx's block. NULL with CO_TYPE_ERROR for an iterator
+ *           of co_iterate (make another iterator instead); CO_VALUE_ERROR in a replica and
+ *           CO_RUNTIME_ERROR under another strategy, as co_get_next.
  * Rules: ITER1-INIT-*.
  */
-CO_API co_code co_iterator_initialize(co_context *ctx, co_iterator *iterator);
+CO_API co_value *co_iterator_initialize(co_context *ctx, co_iterator *iterator);
 /** The same as a property. */
 #define co_iterator_initializer co_iterator_initialize
 
@@ -143,11 +305,11 @@ CO_API co_value *co_iterator_output_types(co_context *ctx, co_iterator *iterator
 CO_API co_value *co_iterator_output_shapes(co_context *ctx, co_iterator *iterator);
 CO_API co_value *co_iterator_output_classes(co_context *ctx, co_iterator *iterator);
 
-/** make_one_shot_iterator of a distributed dataset: co_iterate.
+/** make_one_shot_iterator: co_iterate in eager mode. In graph mode an iterator that needs no
+ * initializing; CO_VALUE_ERROR there for a distributed dataset.
  * Rules: ITER1-DD-1. */
-#define co_make_one_shot_iterator co_iterate
-/** make_initializable_iterator of a distributed dataset: CO_VALUE_ERROR, because it belongs to
- * graph mode; use co_iterate. */
+CO_API co_iterator *co_make_one_shot_iterator(co_context *ctx, co_dataset *dataset);
+/** make_initializable_iterator, for graph mode: CO_VALUE_ERROR in eager mode; use co_iterate. */
 CO_API co_iterator *co_make_initializable_iterator(co_context *ctx, co_dataset *dataset);
 
 /* Running. */
@@ -171,11 +333,11 @@ CO_API co_value *co_experimental_run(co_context *ctx, co_strategy *strategy, co_
  * co_reduce. */
 #define co_v1_reduce(ctx, strategy, op, value) co_reduce(ctx, strategy, op, value, NULL, 0)
 
-/** experimental_make_numpy_dataset(input, session): a session is for graph mode, and is ignored
- * here.
+/** experimental_make_numpy_dataset(input, session): co_make_numpy_dataset, which in graph mode is
+ * CO_ASSERTION_ERROR without a session. In eager mode the session is ignored.
  * Rules: NP-6. */
-#define co_v1_make_numpy_dataset(ctx, strategy, arrays, session)                                   \
-    ((void)(session), co_make_numpy_dataset(ctx, strategy, arrays))
+CO_API co_dataset *co_v1_make_numpy_dataset(co_context *ctx, co_strategy *strategy,
+                                            co_value *arrays, co_session *session);
 
 /* Members of strategy.extended that only the v1 flavour has in the documents.
  * Rules: EXT-PROP-1. */
@@ -213,6 +375,9 @@ typedef struct co_run_steps_options {
  * scope and in its own block. The outputs that a step sets with co_set_last_step_output are
  * available from the end of this step to the end of the next one.
  *
+ * In graph mode fn is called once, to add its operations. A session that needs one of the outputs,
+ * or co_run_steps_operation, runs them `iterations` times.
+ *
  *     static co_value *step(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
  *     {
  *         co_value *sums = co_run(ctx, user, sum_of, co_args(ctx, inputs), NULL);
@@ -234,6 +399,8 @@ CO_API co_step_context *co_run_steps_on_iterator(co_context *ctx, co_strategy *s
                                                  co_step_fn fn, co_iterator *iterator,
                                                  void *user, int64_t iterations,
                                                  const co_run_steps_options *options);
+/** run_op: in graph mode the operation that runs the steps; none in eager mode. */
+CO_API co_value *co_run_steps_operation(co_context *ctx, co_step_context *steps);
 /** The outputs of the last completed step, as a dict. */
 CO_API co_value *co_last_step_outputs(co_context *ctx, co_step_context *steps);
 /** The outputs that steps set with co_set_non_tensor_output, as a dict; each name has its last

@@ -5,7 +5,7 @@
  * survive, byte for byte, and no protocol buffer library is needed for five fields
  * (docs/decisions/config-bytes.md). Values of other fields are not looked at.
  */
-#include <cohort/v1.h>
+#include "compat/v1_config.h"
 
 #include "base/text.h"
 #include "base/wire.h"
@@ -200,10 +200,17 @@ cluster_copy(co_context *ctx, co_value *config, int position, const co_config_cl
     return edited_copy(ctx, config, position, all);
 }
 
+static const edit nothing[] = { { 0 } };
+
+co_value *
+coi_config_copy(co_context *ctx, co_value *config, int position)
+{
+    return edited_copy(ctx, config, position, nothing);
+}
+
 co_value *
 co_update_config_proto(co_context *ctx, co_strategy *strategy, co_value *config)
 {
-    static const edit nothing[] = { { 0 } };
     static const edit isolate[] = { { 15, COI_WIRE_VARINT, NULL, NULL }, { 0 } };
 
     COI_ENTER(ctx, "update_config_proto", NULL);

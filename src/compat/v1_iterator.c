@@ -11,7 +11,9 @@
 #include <cohort/v1.h>
 
 #include "data/dataset.h"
+#include "ops/engine/call_recording.h"
 #include "strategy/distributed_input.h"
+#include "strategy/placement.h"
 #include "strategy/regroup.h"
 
 typedef struct callable_dataset {
@@ -87,7 +89,7 @@ co_input_callable(co_context *ctx, co_input_callable_fn fn, void *user)
 static co_value *
 place_leaf(co_context *ctx, co_value *leaf, void *user)
 {
-    if (coi_is_on(leaf, user))
+    if (coi_is_type(leaf) || coi_is_on(leaf, user)) /* a value of a graph is on none yet */
         return leaf;
     return coi_give(ctx, coi_copy_value(ctx, leaf, user));
 }
@@ -161,6 +163,18 @@ input_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return got;
 }
 
+/* A callable is called while a graph is built: what it makes is part of the graph. */
+static co_value *
+input_next_now(co_context *ctx, co_iterator *iterator)
+{
+    const input_dataset *self = (const input_dataset *)iterator->dataset;
+    co_value            *element = NULL;
+
+    if (self->base.inputs[0]->ops == &callable_ops && check_mode(ctx, self->strategy))
+        call_each(ctx, iterator, self->strategy, &element);
+    return element;
+}
+
 static co_code
 input_open(co_context *ctx, co_iterator *iterator)
 {
@@ -180,6 +194,7 @@ static const coi_dataset_ops input_ops = {
     .iterator_size = sizeof(co_iterator),
     .distributed = true,
     .next = input_next,
+    .next_now = input_next_now,
     .open = input_open,
     .destroy = input_destroy,
 };
@@ -204,6 +219,10 @@ iterate(co_context *ctx, co_strategy *strategy, co_dataset *input)
     ((input_dataset *)dataset)->strategy = strategy;
     iterator = coi_iterator_whole(ctx, dataset);
     coi_unref(&ctx->heap, dataset);
+    if (iterator != NULL && coi_in_graph(ctx)) { /* ITER1-INIT-2 */
+        iterator->in_graph = true;
+        iterator->needs_initialize = input->ops != &callable_ops;
+    }
     return iterator != NULL ? coi_own(ctx, iterator) : NULL;
 }
 
@@ -277,31 +296,119 @@ co_iterator *
 co_make_initializable_iterator(co_context *ctx, co_dataset *dataset)
 {
     COI_ENTER(ctx, "make_initializable_iterator", NULL);
-    if (coi_check_dataset(ctx, dataset, 2, "dataset"))
-        coi_fail(ctx, CO_VALUE_ERROR,
-                 "an initializable iterator belongs to graph mode, and this program runs eagerly; "
-                 "call co_iterate");
+    if (!coi_check_dataset(ctx, dataset, 2, "dataset"))
+        return NULL;
+    if (coi_in_graph(ctx)) {
+        co_strategy *strategy = coi_dataset_strategy(dataset);
+
+        return iterate(ctx, strategy != NULL ? strategy : coi_default_strategy(ctx, true), dataset);
+    }
+    coi_fail(ctx, CO_VALUE_ERROR,
+             "an initializable iterator belongs to graph mode, and this program runs eagerly; call "
+             "co_iterate");
     return NULL;
+}
+
+co_iterator *
+co_make_one_shot_iterator(co_context *ctx, co_dataset *dataset)
+{
+    co_iterator *iterator;
+
+    COI_ENTER(ctx, "make_one_shot_iterator", NULL);
+    if (!coi_in_graph(ctx))
+        return co_iterate(ctx, dataset);
+    if (!coi_check_dataset(ctx, dataset, 2, "dataset"))
+        return NULL;
+    if (dataset->ops->distributed) {
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "a distributed dataset has no one-shot iterator in graph mode; use "
+                 "co_make_initializable_iterator");
+        return NULL;
+    }
+    iterator = iterate(ctx, coi_default_strategy(ctx, true), dataset);
+    if (iterator != NULL)
+        iterator->needs_initialize = false;
+    return iterator;
 }
 
 /* --- using --- */
 
-co_code
-co_iterator_initialize(co_context *ctx, co_iterator *iterator)
+/* To the first element. */
+static bool
+restart(co_context *ctx, co_iterator *iterator)
 {
-    COI_ENTER_CODE(ctx, "iterator_initialize");
-    if (!coi_check_object(ctx, iterator, &coi_iterator_class, 2, "iterator"))
-        return ctx->error.code;
-    if (iterator->dataset->ops != &input_ops)
-        return coi_fail(ctx, CO_TYPE_ERROR,
-                        "argument 2 (iterator) of iterator_initialize was made by co_iterate, and "
-                        "is not initialized; call co_iterate again to start again");
     if (!check_mode(ctx, ((const input_dataset *)iterator->dataset)->strategy) ||
         coi_iterator_restart_input(ctx, iterator) != CO_OK)
-        return ctx->error.code;
+        return false;
     iterator->step_examples = -1;
     iterator->dropped_rows = 0;
-    return CO_OK;
+    iterator->needs_initialize = false;
+    return true;
+}
+
+typedef struct restart_attrs {
+    co_iterator *iterator; /* a reference in a program */
+} restart_attrs;
+
+static bool
+hold_iterator(coi_heap *heap, void *to, const void *from)
+{
+    (void)heap;
+    (void)to;
+    coi_ref(((const restart_attrs *)from)->iterator);
+    return true;
+}
+
+static void
+drop_iterator(coi_heap *heap, void *attrs)
+{
+    coi_unref(heap, ((restart_attrs *)attrs)->iterator);
+}
+
+static co_value *initialize(co_context *ctx, co_iterator *iterator);
+
+static co_value *
+replay_restart(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    co_iterator *iterator = ((const restart_attrs *)attrs)->iterator;
+    co_value    *done;
+
+    (void)in;
+    (void)num_in;
+    coi_lock_take(&iterator->turn);
+    done = initialize(ctx, iterator);
+    coi_lock_give(&iterator->turn);
+    return done;
+}
+
+const coi_op coi_op_initialize_iterator = {
+    COI_RECORDED("initialize_iterator",
+                 "Returns an iterator to the first element; co_iterator_initialize.",
+                 replay_restart, CO_RESOURCE_ITERATOR, CO_RESOURCE_ITERATOR),
+    .attrs_rule = { COI_ATTRS_SIZE(restart_attrs), hold_iterator, drop_iterator },
+};
+
+static co_value *
+initialize(co_context *ctx, co_iterator *iterator)
+{
+    if (coi_is_capturing(ctx))
+        return coi_record_call(ctx, &coi_op_initialize_iterator, &(restart_attrs){ iterator }, NULL,
+                               0, co_none(ctx));
+    return restart(ctx, iterator) ? co_none(ctx) : NULL;
+}
+
+co_value *
+co_iterator_initialize(co_context *ctx, co_iterator *iterator)
+{
+    COI_ENTER(ctx, "iterator_initialize", NULL);
+    if (!coi_check_object(ctx, iterator, &coi_iterator_class, 2, "iterator"))
+        return NULL;
+    if (iterator->dataset->ops == &input_ops)
+        return initialize(ctx, iterator);
+    coi_fail(ctx, CO_TYPE_ERROR,
+             "argument 2 (iterator) of iterator_initialize was made by co_iterate, and is not "
+             "initialized; call co_iterate again to start again");
+    return NULL;
 }
 
 /* What describes one component: a value of the block. */

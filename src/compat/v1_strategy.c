@@ -98,22 +98,6 @@ co_strategy_has_member(co_context *ctx, const co_strategy *strategy, const char 
     return false;
 }
 
-co_code
-co_v1_enable_eager_execution(co_context *ctx)
-{
-    COI_ENTER_CODE(ctx, "v1_enable_eager_execution");
-    return CO_OK;
-}
-
-co_code
-co_v1_disable_eager_execution(co_context *ctx)
-{
-    COI_ENTER_CODE(ctx, "v1_disable_eager_execution");
-    return coi_fail(ctx, CO_UNIMPLEMENTED,
-                    "there is no graph mode and there are no sessions yet, they follow with "
-                    "captured functions; leave the call out: everything runs eagerly");
-}
-
 co_value *
 co_experimental_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_iterator *input_iterator,
                     void *user)

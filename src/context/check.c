@@ -88,18 +88,20 @@ coi_fail_symbolic(co_context *ctx, const co_value *value)
     coi_format(&ctx->heap, value, text, sizeof(text));
     if (ctx->capture == NULL)
         coi_fail(ctx, CO_TYPE_ERROR,
-                 "%s is used outside the captured function that made it, where it has no elements; "
-                 "return it from the function, and use the result of co_call",
+                 "%s is used outside the graph or captured function that made it, where it has no "
+                 "elements; let a session run it, or return it from the function",
                  text);
     else if (coi_is_variable(value))
-        coi_fail(ctx, CO_TYPE_ERROR,
-                 "variable '%.100s' is read by %s while a function is captured, and its value will "
-                 "be another in each call; compute with it by operators, or read it outside",
-                 value->u.variable->name, ctx->call);
+        coi_fail(
+            ctx, CO_TYPE_ERROR,
+            "variable '%.100s' is read by %s while a function is captured or a graph built, and "
+            "its value will be another in each call; compute with it by operators, or read it outside",
+            value->u.variable->name, ctx->call);
     else
         coi_fail(ctx, CO_TYPE_ERROR,
-                 "%s reads %s, which has no elements while the function is captured; return it and "
-                 "read the result of co_call, or run the code without capturing it",
+                 "%s reads %s, which has no elements while the function is captured or the graph "
+                 "built; return it and read the result of co_call or co_session_run, or run the "
+                 "code without capturing it",
                  ctx->call, text);
 }
 

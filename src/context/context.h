@@ -93,7 +93,10 @@ typedef enum coi_entry_kind {
     COI_ENTRY_UPDATE,
     COI_ENTRY_CREATOR,
     COI_ENTRY_DEVICE,
-    COI_ENTRY_COLOCATE
+    COI_ENTRY_COLOCATE,
+    COI_ENTRY_GRAPH,     /* a graph is current */
+    COI_ENTRY_CONTROL,   /* what is added to a graph comes after other calls */
+    COI_ENTRY_INIT_SCOPE /* outside the functions that are being captured */
 } coi_entry_kind;
 
 typedef struct coi_entry {
@@ -104,10 +107,11 @@ typedef struct coi_entry {
     co_device      *saved_device;
     bool            changes_device;
     coi_device_name saved_name;
-    void (*fn)(void); /* of creators, in the type of their owner */
-    void        *user;
-    bool         is_statement; /* of a macro; those alone have the next two */
-    size_t       num_blocks;   /* that were open when it was entered */
+    void (*fn)(void);                          /* of creators, in the type of their owner */
+    void *user;                                /* of creators, and of undo */
+    void (*undo)(co_context *ctx, void *user); /* when it is left; NULL: nothing more */
+    bool         is_statement;                 /* of a macro; those alone have the next two */
+    size_t       num_blocks;                   /* that were open when it was entered */
     co_site_info site;
 } coi_entry;
 
@@ -584,6 +588,7 @@ coi_push(co_context *ctx, coi_entry_kind kind, co_strategy *strategy)
     entry->saved_mode = ctx->mode;
     entry->saved_device = ctx->device;
     entry->user = NULL;
+    entry->undo = NULL;
     /* Names are long and most entries leave the device alone: only those that change it save it. */
     entry->changes_device = false;
     entry->is_statement = false;
@@ -595,6 +600,8 @@ coi_pop(co_context *ctx)
 {
     const coi_entry *entry = &ctx->entries[--ctx->num_entries];
 
+    if (entry->undo != NULL)
+        entry->undo(ctx, entry->user);
     ctx->mode = entry->saved_mode;
     if (entry->changes_device) {
         ctx->device = entry->saved_device;

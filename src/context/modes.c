@@ -39,6 +39,8 @@ coi_take_out(co_context *ctx, size_t at)
     entry = ctx->entries[at - 1];
     memmove(&ctx->entries[at - 1], &ctx->entries[at], (ctx->num_entries - at) * sizeof(entry));
     --ctx->num_entries;
+    if (entry.undo != NULL)
+        entry.undo(ctx, entry.user);
     if (entry.changes_device) {
         ctx->device = entry.saved_device;
         ctx->device_id = entry.saved_name;

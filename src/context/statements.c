@@ -14,15 +14,25 @@
 #define NOTHING UINT64_MAX
 
 static const char *const statement_names[] = {
-    [COI_ENTRY_SCOPE] = "CO_SCOPE",     [COI_ENTRY_SCOPE_NESTED] = "CO_SCOPE",
-    [COI_ENTRY_CREATOR] = "CO_CREATOR", [COI_ENTRY_DEVICE] = "CO_DEVICE",
+    [COI_ENTRY_SCOPE] = "CO_SCOPE",
+    [COI_ENTRY_SCOPE_NESTED] = "CO_SCOPE",
+    [COI_ENTRY_CREATOR] = "CO_CREATOR",
+    [COI_ENTRY_DEVICE] = "CO_DEVICE",
     [COI_ENTRY_COLOCATE] = "",
+    [COI_ENTRY_GRAPH] = "CO_GRAPH",
+    [COI_ENTRY_CONTROL] = "CO_CONTROL_DEPENDENCIES",
+    [COI_ENTRY_INIT_SCOPE] = "CO_INIT_SCOPE",
 };
 
 static const char *const end_names[] = {
-    [COI_ENTRY_SCOPE] = "scope_end",     [COI_ENTRY_SCOPE_NESTED] = "scope_end",
-    [COI_ENTRY_CREATOR] = "creator_end", [COI_ENTRY_DEVICE] = "device_end",
+    [COI_ENTRY_SCOPE] = "scope_end",
+    [COI_ENTRY_SCOPE_NESTED] = "scope_end",
+    [COI_ENTRY_CREATOR] = "creator_end",
+    [COI_ENTRY_DEVICE] = "device_end",
     [COI_ENTRY_COLOCATE] = "",
+    [COI_ENTRY_GRAPH] = "graph_end",
+    [COI_ENTRY_CONTROL] = "control_dependencies_end",
+    [COI_ENTRY_INIT_SCOPE] = "init_scope_end",
 };
 
 /* "train.c:12: CO_SCOPE was left by goto or return; ..." */

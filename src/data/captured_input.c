@@ -121,6 +121,27 @@ drop_spec(coi_heap *heap, void *attrs)
     coi_unref(heap, ((element_attrs *)attrs)->spec);
 }
 
+/* Threads that run one session share the iterators of its graph. */
+static co_value *
+next_in_turn(co_context *ctx, co_iterator *iterator,
+             co_value *(*next)(co_context *ctx, co_iterator *iterator))
+{
+    co_value *element;
+
+    if (!iterator->in_graph || coi_is_capturing(ctx))
+        return next(ctx, iterator);
+    coi_lock_take(&iterator->turn);
+    element = next(ctx, iterator);
+    coi_lock_give(&iterator->turn);
+    return element;
+}
+
+co_value *
+coi_next_in_turn(co_context *ctx, co_iterator *iterator)
+{
+    return next_in_turn(ctx, iterator, co_get_next);
+}
+
 /* The iterator that a call of the program reads: where the program becomes part of another one that
  * is being captured, it may be one of that function. */
 static co_value *
@@ -130,7 +151,7 @@ next_of(co_context *ctx, const void *attrs, co_value *value, const coi_op *op,
     const element_attrs *given = attrs;
 
     if (value->kind != CO_KIND_SYMBOLIC)
-        return next(ctx, value->u.object);
+        return next_in_turn(ctx, value->u.object, next);
     return coi_record_call(ctx, op, given, &value, 1,
                            next == co_get_next ? coi_types_of_args(ctx, given->spec)
                                                : some_value(ctx));
@@ -201,9 +222,13 @@ may_capture_next(co_context *ctx, const co_iterator *iterator)
 co_value *
 coi_capture_next(co_context *ctx, co_iterator *iterator)
 {
-    element_attrs attrs = { iterator->dataset->spec };
-    co_value     *in = may_capture_next(ctx, iterator) ? coi_iterator_value(ctx, iterator) : NULL;
+    const coi_dataset_ops *ops = iterator->dataset->ops;
+    element_attrs          attrs = { iterator->dataset->spec };
+    co_value              *now = ops->next_now != NULL ? ops->next_now(ctx, iterator) : NULL, *in;
 
+    if (now != NULL || ctx->error.code != CO_OK)
+        return now != NULL ? coi_give(ctx, now) : NULL;
+    in = may_capture_next(ctx, iterator) ? coi_iterator_value(ctx, iterator) : NULL;
     return in != NULL ? coi_record_call(ctx, &coi_op_next_captured, &attrs, &in, 1,
                                         coi_types_of_args(ctx, attrs.spec))
                       : NULL;

@@ -111,7 +111,13 @@ struct co_iterator {
     int64_t      step_examples;
     int64_t      dropped_rows;
     coi_shared  *untold; /* restored: what datasets are told when it is first asked */
+    coi_lock     turn;   /* of a graph: sessions on several threads take elements in turn */
+    bool         in_graph;
+    bool         needs_initialize; /* of a graph: its operation has not run yet */
 };
+
+/* iterator.c. co_get_next, which threads that run sessions of one graph wait for in turn. */
+co_value *coi_next_in_turn(co_context *ctx, co_iterator *iterator);
 
 /* What a kind does with examples, as far as that is known without reading. with_inputs then works
  * over other elements too. */
@@ -146,6 +152,9 @@ struct coi_dataset_ops {
     /* Required, unless transparent. One element: fills one reference per leaf. Nothing is filled at
      * the end or on errors. */
     int (*next)(co_context *ctx, co_iterator *iterator, co_value **leaves);
+    /* While a function is captured, or a graph built: an element that exists now, a reference, or
+     * NULL: taking it is a call, or there is an error. NULL: it is a call. */
+    co_value *(*next_now)(co_context *ctx, co_iterator *iterator);
 
     /* Optional. NULL means what stands beside it. */
     co_code (*open)(co_context *ctx, co_iterator *iterator); /* nothing to prepare */

@@ -341,6 +341,12 @@ next_packed(co_context *ctx, co_iterator *iterator)
     coi_cancel     *before = state->cancel;
     advance         n;
 
+    if (iterator->needs_initialize) {
+        coi_fail(ctx, CO_FAILED_PRECONDITION,
+                 "the iterator has not been initialized; let the session run the operation of "
+                 "co_iterator_initialize first");
+        return NULL;
+    }
     /* All replicas of a step may be here at once, to be refused: nothing is written. */
     if (iterator->dataset->ops->distributed && coi_in_replica(ctx))
         return make_packed(ctx, iterator);
@@ -377,6 +383,12 @@ co_iterate(co_context *ctx, co_dataset *dataset)
     COI_ENTER(ctx, "iterate", NULL);
     if (!coi_check_dataset(ctx, dataset, 2, "dataset"))
         return NULL;
+    if (coi_in_graph(ctx)) {
+        coi_fail(ctx, CO_RUNTIME_ERROR,
+                 "a dataset cannot be iterated over while a graph is built, which reads nothing; "
+                 "use co_make_initializable_iterator, and let a session take elements");
+        return NULL;
+    }
     iterator = coi_is_capturing(ctx) ? coi_capture_iterate(ctx, dataset)
                                      : coi_iterator_whole(ctx, dataset);
     return iterator != NULL ? coi_own(ctx, iterator) : NULL;

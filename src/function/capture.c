@@ -4,6 +4,7 @@
  * once with symbolic arguments. What it leaves open (blocks, scopes, tapes) is closed.
  */
 #include "function/function.h"
+#include "function/graph.h"
 #include "function/value_tree.h"
 
 #include "base/text.h"
@@ -36,6 +37,9 @@ typedef struct function_capture {
     bool              adopts; /* the body of a condition or loop */
     adopted_value    *adopted;
     size_t            num_adopted, cap_adopted;
+    uint32_t         *tapes; /* numbers of the open ones, by depth */
+    size_t            cap_tapes;
+    uint32_t          num_tapes; /* begun so far */
 } function_capture;
 
 /* --- operands --- */
@@ -47,6 +51,13 @@ refuse_foreign(co_context *ctx, coi_capture *capture, co_value *symbol)
     char                    text[200];
 
     coi_format(&ctx->heap, symbol, text, sizeof(text));
+    if (capture->graph != NULL) {
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "%s belongs to another graph or captured function than the graph that is current; "
+                 "a graph computes with its own values: feed it through a placeholder",
+                 text);
+        return NULL;
+    }
     coi_fail(ctx, CO_TYPE_ERROR,
              "%s belongs to another captured function than '%s', which is being captured; pass it "
              "as an argument, and return what other functions need",
@@ -208,6 +219,60 @@ note_device(co_context *ctx, const function_capture *c)
     return true;
 }
 
+/* Which tape a call is about. Tapes have numbers, because steps may still be dropped. */
+static bool
+note_tape(co_context *ctx, function_capture *c)
+{
+    coi_program_step *step = &c->program->steps[c->program->num_steps - 1];
+    size_t            open = ctx->tapes != NULL ? ctx->tapes->num_tapes : 0;
+
+    if (step->op == &coi_op_tape_begin && open > 0) {
+        if (!coi_grow(&ctx->runtime->memory, (void **)&c->tapes, &c->cap_tapes, open,
+                      sizeof(*c->tapes))) {
+            coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a captured function");
+            return false;
+        }
+        step->tape = c->tapes[open - 1] = ++c->num_tapes;
+    } else if (step->op == &coi_op_tape_end && open < c->cap_tapes) {
+        step->tape = c->tapes[open];
+        step->ends_tape = true;
+    } else if (step->op == &coi_op_watch && open > 0 && open <= c->cap_tapes) {
+        step->tape = c->tapes[open - 1];
+    } else if (step->op->takes_tape && c->base.tape_depth > 0 &&
+               c->base.tape_depth <= c->cap_tapes) {
+        step->tape = c->tapes[c->base.tape_depth - 1];
+        step->ends_tape = open < c->base.tape_depth ||
+                          !ctx->tapes->tapes[c->base.tape_depth - 1].persistent;
+    }
+    return true;
+}
+
+/* The graph whose program this capture is of; NULL: it is of a function, or of a part of a graph.
+ */
+static co_graph *
+own_graph(const function_capture *c)
+{
+    return c->base.is_graph ? c->base.graph : NULL;
+}
+
+static bool
+add_step(co_context *ctx, function_capture *c, const coi_op *op, const void *attrs,
+         co_value *const *in, int num_in, co_value **result)
+{
+    co_graph *graph = own_graph(c);
+    bool      ok;
+
+    if (graph != NULL)
+        coi_lock_take(&graph->lock);
+    ok = (*result = coi_program_name_all(ctx, c->program, *result)) != NULL &&
+         coi_program_add(ctx, c->program, op, attrs, in, num_in, *result) && note_device(ctx, c) &&
+         note_tape(ctx, c) &&
+         (c->base.graph == NULL || coi_graph_note_step(ctx, c->program, graph, c->base.after));
+    if (graph != NULL)
+        coi_lock_give(&graph->lock);
+    return ok;
+}
+
 static co_value *
 record(co_context *ctx, void *data, const coi_op *op, const void *attrs, co_value *const *given,
        int num_given, co_value *result)
@@ -221,9 +286,11 @@ record(co_context *ctx, void *data, const coi_op *op, const void *attrs, co_valu
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %d operands", num_given);
         return NULL;
     }
-    ok = take_operands(ctx, c, given, num_given, in) &&
-         (result = coi_program_name_all(ctx, c->program, result)) != NULL &&
-         coi_program_add(ctx, c->program, op, attrs, in, num_given, result) && note_device(ctx, c);
+    if (c->base.graph != NULL && result->kind == CO_KIND_NONE)
+        result = coi_operation_type(ctx); /* so that it can be fetched, and depended on */
+    ok = result != NULL && coi_graph_may_grow(ctx, c->base.graph) &&
+         take_operands(ctx, c, given, num_given, in) &&
+         add_step(ctx, c, op, attrs, in, num_given, &result);
     if (in != few)
         coi_small_free(&ctx->heap, in, nbytes);
     return ok ? result : NULL;
@@ -450,7 +517,66 @@ drop_capture(co_context *ctx, function_capture *c)
         coi_unref(&ctx->heap, c->adopted[i].inner);
     }
     coi_free(memory, c->adopted, c->cap_adopted * sizeof(*c->adopted));
+    coi_free(memory, c->tapes, c->cap_tapes * sizeof(*c->tapes));
     coi_free(memory, c, sizeof(*c));
+}
+
+/* --- of a graph --- */
+
+coi_capture *
+coi_capture_of_graph(co_context *ctx, co_graph *graph)
+{
+    function_capture *c = coi_calloc(&ctx->runtime->memory, sizeof(*c));
+
+    if (c == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a graph");
+        return NULL;
+    }
+    c->base = (coi_capture){ .program = graph->program->serial,
+                             .adopt = refuse_foreign,
+                             .may_create = true,
+                             .graph = graph,
+                             .is_graph = true };
+    c->recorder = (coi_type_recorder){ c, record };
+    c->program = graph->program;
+    c->name = "graph";
+    c->device = graph->device;
+    return &c->base;
+}
+
+void
+coi_capture_free(coi_memory *memory, coi_capture *capture)
+{
+    function_capture *c = (function_capture *)(void *)capture;
+
+    if (c == NULL)
+        return;
+    coi_free(memory, c->tapes, c->cap_tapes * sizeof(*c->tapes));
+    coi_free(memory, c, sizeof(*c));
+}
+
+void
+coi_capture_enter(co_context *ctx, coi_capture *capture)
+{
+    ctx->capture = capture;
+    ctx->type_recorder = &((function_capture *)(void *)capture)->recorder;
+    ctx->infers_types = true;
+    ctx->special |= COI_SPECIAL_CAPTURE;
+}
+
+co_value *
+coi_capture_last_result(const co_context *ctx)
+{
+    const coi_program *program = ((const function_capture *)(const void *)ctx->capture)->program;
+
+    return program->num_steps > 0 ? program->steps[program->num_steps - 1].result : NULL;
+}
+
+co_value *
+coi_capture_record(co_context *ctx, coi_capture *capture, const coi_op *op, const void *attrs,
+                   co_value *const *in, int num_in, co_value *result)
+{
+    return record(ctx, capture, op, attrs, in, num_in, result);
 }
 
 /* `outside`: where the tuple of adopted values goes; NULL: it adopts none. */
@@ -470,20 +596,20 @@ capture_program(co_context *ctx, coi_program *program, const char *name, co_fn f
         return NULL;
     }
     c->adopts = outside != NULL;
-    c->base = (coi_capture){ .program = program->serial,
-                             .adopt = c->adopts ? adopt : refuse_foreign,
-                             .outer = ctx->capture,
-                             .may_create = is_first &&
-                                           (ctx->capture == NULL || ctx->capture->may_create) };
+    c->base = (coi_capture){
+        .program = program->serial,
+        .adopt = c->adopts ? adopt : refuse_foreign,
+        .outer = ctx->capture,
+        .may_create = is_first && (ctx->capture == NULL || ctx->capture->may_create),
+        .graph = c->adopts && ctx->capture != NULL ? ctx->capture->graph : NULL,
+        .is_part = c->adopts && is_first
+    };
     c->recorder = (coi_type_recorder){ c, record };
     c->program = program;
     c->name = name;
     c->device = ctx->device_id;
     outer = coi_capture_suspend(ctx);
-    ctx->capture = &c->base;
-    ctx->type_recorder = &c->recorder;
-    ctx->infers_types = true;
-    ctx->special |= COI_SPECIAL_CAPTURE;
+    coi_capture_enter(ctx, &c->base);
     ok = call_function(ctx, c, fn, user, args);
     coi_capture_resume(ctx, &outer);
     coi_copy_site(&ctx->site, &site);
@@ -511,4 +637,13 @@ coi_capture_body(co_context *ctx, coi_program *program, const char *name, co_fn 
     bool makes_variables;
 
     return capture_program(ctx, program, name, fn, user, args, outside, false, &makes_variables);
+}
+
+coi_program *
+coi_capture_part(co_context *ctx, coi_program *program, const char *name, co_fn fn, void *user,
+                 co_value *args, co_value **outside)
+{
+    bool makes_variables;
+
+    return capture_program(ctx, program, name, fn, user, args, outside, true, &makes_variables);
 }

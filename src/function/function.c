@@ -4,6 +4,7 @@
  * is called, captured at need.
  */
 #include "function/function.h"
+#include "function/graph.h"
 #include "function/plan.h"
 #include "function/value_tree.h"
 
@@ -537,7 +538,8 @@ coi_function_program(co_context *ctx, co_function *function, co_value *args)
 bool
 coi_is_nested_call(const co_context *ctx)
 {
-    return ctx->capture != NULL && (ctx->capture->outer != NULL || ctx->capture->num_inlined > 0);
+    return ctx->capture != NULL && ((ctx->capture->outer != NULL && !ctx->capture->is_part) ||
+                                    ctx->capture->num_inlined > 0);
 }
 
 /* In a function that is being captured, the calls become its own. */
@@ -592,7 +594,7 @@ call(co_context *ctx, co_function *function, co_value *args)
 
     if (program == NULL)
         return NULL;
-    result = replay(ctx, program, args);
+    result = coi_in_graph(ctx) ? coi_graph_call(ctx, program, args) : replay(ctx, program, args);
     atomic_fetch_add_explicit(&function->replays, 1, memory_order_relaxed);
     coi_unref(&ctx->heap, program);
     return result;

@@ -26,6 +26,9 @@ coi_program *coi_capture_program(co_context *ctx, coi_program *program, const ch
  */
 coi_program *coi_capture_body(co_context *ctx, coi_program *program, const char *name, co_fn fn,
                               void *user, co_value *args, co_value **outside);
+/* The same for a part of a graph that is called once, such as a step: it may make variables. */
+coi_program *coi_capture_part(co_context *ctx, coi_program *program, const char *name, co_fn fn,
+                              void *user, co_value *args, co_value **outside);
 /* The initial value of a variable that the function makes, which is made at once: its symbolic
  * tensors are computed. A value of the block; NULL with CO_VALUE_ERROR where this is not the first
  * capture (FN-6), or where it depends on arguments. */
@@ -47,6 +50,8 @@ typedef struct coi_capture_pause {
 } coi_capture_pause;
 coi_capture_pause coi_capture_suspend(co_context *ctx);
 void              coi_capture_resume(co_context *ctx, const coi_capture_pause *pause);
+/* From now on calls of ctx, which captures nothing, are recorded. */
+void coi_capture_enter(co_context *ctx, coi_capture *capture);
 
 /* function.c. A merge function as a captured function of one argument. */
 co_function *coi_function_of_merge(co_context *ctx, co_merge_fn fn, void *user);

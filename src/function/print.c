@@ -62,7 +62,7 @@ print_type(const co_value *leaf, void *arg)
     printing *p = arg;
     char      shape[COI_SHAPE_TEXT];
 
-    if (leaf->kind == CO_KIND_SYMBOLIC)
+    if (leaf->kind == CO_KIND_SYMBOLIC && leaf->dtype != CO_DTYPE_NONE)
         coi_print(&p->to, "  %s %s", co_dtype_name((co_dtype)leaf->dtype),
                   coi_shape_text(leaf->u.symbol.dims, leaf->ndim, shape));
     return true;
@@ -92,13 +92,17 @@ coi_program_print(co_context *ctx, const coi_program *program, char *out, size_t
 {
     printing p = { { &ctx->heap, out, capacity, 0 }, program };
 
-    coi_print(&p.to, "args ");
-    print_tree(&p, program->args);
-    coi_print(&p.to, "\n");
+    if (program->args != NULL) { /* a graph has none */
+        coi_print(&p.to, "args ");
+        print_tree(&p, program->args);
+        coi_print(&p.to, "\n");
+    }
     for (size_t i = 0; i < program->num_steps; ++i)
         print_step(&p, &program->steps[i]);
-    coi_print(&p.to, "return ");
-    print_tree(&p, program->result);
-    coi_print(&p.to, "\n");
+    if (program->result != NULL) {
+        coi_print(&p.to, "return ");
+        print_tree(&p, program->result);
+        coi_print(&p.to, "\n");
+    }
     return p.to.length;
 }

@@ -19,6 +19,10 @@ destroy_step(coi_program *program, coi_heap *heap, coi_program_step *step)
         coi_unref(heap, step->in[i]);
     coi_free(program->memory, step->in, (size_t)step->num_in * sizeof(*step->in));
     coi_free(program->memory, (void *)(uintptr_t)step->device, sizeof(*step->device));
+    if (step->mode != NULL)
+        coi_unref(heap, step->mode->strategy);
+    coi_free(program->memory, step->mode, sizeof(*step->mode));
+    coi_unref(heap, step->after);
     coi_unref(heap, step->result);
 }
 
@@ -140,16 +144,30 @@ coi_first_slot(const coi_program *program, const co_value *value)
     return s.slot;
 }
 
-/* Whether there is a per-replica value in it whose examples each run brings. */
 static bool
-has_examples(const co_value *value)
+is_other(const co_value *leaf, void *arg)
+{
+    const search *s = arg;
+
+    return leaf->kind != CO_KIND_SYMBOLIC || leaf->u.symbol.program != s->program ||
+           leaf->u.symbol.slot != s->slot;
+}
+
+bool
+coi_has_slot(const coi_program *program, const co_value *value, uint64_t slot)
+{
+    return !coi_tree_all(value, is_other, &(search){ program->serial, slot });
+}
+
+bool
+coi_has_examples(const co_value *value)
 {
     coi_values items = coi_tree_items(value);
 
     if (coi_is_per_replica(value))
         return value->u.per_replica.step_examples == COI_EXAMPLES_LATER;
     for (size_t i = 0; i < items.n; ++i)
-        if (items.items[i] != NULL && has_examples(items.items[i]))
+        if (items.items[i] != NULL && coi_has_examples(items.items[i]))
             return true;
     return false;
 }
@@ -294,12 +312,12 @@ coi_program_finish(co_context *ctx, coi_program *program, co_value *result)
     }
     coi_ref(result);
     program->result = result;
-    program->has_examples = has_examples(program->args);
+    program->has_examples = coi_has_examples(program->args);
     u = (use){ program->serial, last, 0 };
     for (; u.step < program->num_steps; ++u.step) {
         const coi_program_step *step = &program->steps[u.step];
 
-        program->has_examples = program->has_examples || has_examples(step->result);
+        program->has_examples = program->has_examples || coi_has_examples(step->result);
         coi_tree_all(step->result, note_use, &u); /* one that nothing uses is dropped here */
         for (int k = 0; k < step->num_in; ++k)
             coi_tree_all(step->in[k], note_use, &u);

@@ -24,6 +24,10 @@ typedef struct coi_program_step {
     const char   *call;          /* the public call that made it */
     co_site_info  site;
     const coi_device_name *device; /* that it was made on; NULL: that of the caller */
+    co_value *after; /* results of calls that come before it; a reference, NULL: none (graph.h) */
+    coi_mode *mode;  /* of a graph: what it was made under; NULL: the default mode */
+    uint32_t  tape;  /* number of the tape that it begins, takes, ends or lets watch; 0: none */
+    bool      ends_tape;
 } coi_program_step;
 
 /* A value that was computed while capturing, for the initial value of a variable. */
@@ -77,9 +81,13 @@ co_value *coi_program_compute(co_context *ctx, coi_program *program, co_value *v
 /* References to the constants of a program in the slots of a run. */
 void coi_program_put_constants(const coi_program *program, co_value **slots);
 /* replay.c. Make one call of a program outside a run of it: false with an error. `slots` holds its
- * operands, and gets its results. */
+ * operands, and gets its results. `examples`, by slot: of per-replica values; NULL: none. */
 bool coi_program_run_step(co_context *ctx, const coi_program *program, const coi_program_step *step,
-                          co_value **slots);
+                          co_value **slots, int64_t *examples);
+/* What stands for a value of the program there: of the block, or NULL with an error. Slots without
+ * a value give none. */
+co_value *coi_program_value(co_context *ctx, const coi_program *program, co_value **slots,
+                            int64_t *examples, co_value *pattern);
 /* All calls are there: set the result and find the last use of every value. False with an error. */
 bool coi_program_finish(co_context *ctx, coi_program *program, co_value *result);
 
@@ -91,6 +99,8 @@ bool coi_program_acts_on(const coi_program *program, unsigned resources);
 bool coi_has_symbols(const co_value *value);
 /* The slot of the first symbolic tensor of the program in a value; UINT64_MAX: there is none. */
 uint64_t coi_first_slot(const coi_program *program, const co_value *value);
+/* Whether the symbolic tensor of that slot is in a value. */
+bool coi_has_slot(const coi_program *program, const co_value *value, uint64_t slot);
 
 /* replay.c. The type of what a call with `args` gives: arguments that the function returns are
  * themselves, what it computes are specs. A value of ctx's block, or NULL with an error. */
@@ -99,6 +109,11 @@ co_value *coi_program_result_type(co_context *ctx, const coi_program *program, c
 /* replay.c. Run a program with `args`, which fit program->args: a value of the block, or NULL with
  * an error. Where ctx captures, the calls become part of what is captured. */
 co_value *coi_program_replay(co_context *ctx, const coi_program *program, co_value *args);
+/* The same for the calls i of which is_needed[i] is set; results of others are none. NULL: all. */
+co_value *coi_program_replay_part(co_context *ctx, const coi_program *program, co_value *args,
+                                  const bool *is_needed);
+/* Whether there is a per-replica value in it whose examples each run brings. */
+bool coi_has_examples(const co_value *value);
 
 /* print.c. The text of co_function_print. */
 size_t coi_program_print(co_context *ctx, const coi_program *program, char *out, size_t capacity);

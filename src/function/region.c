@@ -51,7 +51,7 @@ end_of_tapes(const coi_program *program, size_t begin, bool *is_pure)
                 return program->num_steps;
             }
             persistent[depth++] = ((const coi_tape_begin_attrs *)step->attrs)->persistent;
-        } else if (tapes_of(step) < 0 || (step->op->spends_tape && !persistent[depth - 1])) {
+        } else if (tapes_of(step) < 0 || (step->op->takes_tape && !persistent[depth - 1])) {
             --depth;
         }
         ++i;

@@ -323,11 +323,10 @@ run_step_on_device(replay *r, const coi_program_step *step)
 
 bool
 coi_program_run_step(co_context *ctx, const coi_program *program, const coi_program_step *step,
-                     co_value **slots)
+                     co_value **slots, int64_t *examples)
 {
-    replay r = { ctx, program, slots, NULL, NULL };
-
-    bool ok;
+    replay r = { ctx, program, slots, examples, NULL };
+    bool   ok;
 
     coi_copy_site(&ctx->site, &step->site);
     ctx->call = step->call;
@@ -335,6 +334,18 @@ coi_program_run_step(co_context *ctx, const coi_program *program, const coi_prog
     if (r.is_one != NULL)
         coi_small_free(&ctx->heap, r.is_one, program->num_slots + 1);
     return ok;
+}
+
+/* What no call after this one uses. */
+static void
+drop_slots(replay *r, const coi_program_step *step)
+{
+    for (uint32_t k = 0; k < step->num_dropped; ++k) {
+        co_value **slot = &r->slots[r->program->dropped[step->first_dropped + k]];
+
+        coi_unref(&r->ctx->heap, *slot);
+        *slot = NULL;
+    }
 }
 
 static bool
@@ -350,12 +361,7 @@ make_call(replay *r, const coi_program_step *step)
     /* What the step made and no slot holds. A block of its own would end a tape that it began. */
     while (ctx->num_owned > num_owned)
         coi_unref(&ctx->heap, ctx->owned[--ctx->num_owned]);
-    for (uint32_t k = 0; k < step->num_dropped; ++k) {
-        co_value **slot = &r->slots[r->program->dropped[step->first_dropped + k]];
-
-        coi_unref(&ctx->heap, *slot);
-        *slot = NULL;
-    }
+    drop_slots(r, step);
     return true;
 }
 
@@ -369,6 +375,21 @@ make_calls(replay *r, size_t first, size_t end, coi_plan_recording *recording)
         if (recording != NULL)
             coi_plan_record_step(recording, i);
         ok = make_call(r, &r->program->steps[i]);
+    }
+    return ok;
+}
+
+/* The calls that are needed, one by one. */
+static bool
+make_some_calls(replay *r, const bool *is_needed)
+{
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < r->program->num_steps; ++i) {
+        if (is_needed[i])
+            ok = make_call(r, &r->program->steps[i]);
+        else
+            drop_slots(r, &r->program->steps[i]);
     }
     return ok;
 }
@@ -388,12 +409,34 @@ run_region(replay *r, coi_region *region)
     return ok;
 }
 
+static co_value *
+value_or_none(co_context *ctx, co_value *leaf, void *arg)
+{
+    co_value *value = value_of_leaf(ctx, leaf, arg);
+
+    return value != NULL ? value : co_none(ctx);
+}
+
+co_value *
+coi_program_value(co_context *ctx, const coi_program *program, co_value **slots, int64_t *examples,
+                  co_value *pattern)
+{
+    replay    r = { ctx, program, slots, examples, NULL };
+    co_value *value = coi_tree_map(ctx, pattern, value_or_none, &r);
+
+    if (examples != NULL && value != NULL && coi_is_tree(pattern))
+        put_examples(&r, pattern, value);
+    return value;
+}
+
 static bool
-run_steps(replay *r)
+run_steps(replay *r, const bool *is_needed)
 {
     const coi_program *program = r->program;
     size_t             at = 0;
 
+    if (is_needed != NULL)
+        return make_some_calls(r, is_needed);
     for (size_t i = 0; i < program->num_regions; ++i) {
         coi_region *region = &program->regions[i];
 
@@ -406,6 +449,13 @@ run_steps(replay *r)
 
 co_value *
 coi_program_replay(co_context *ctx, const coi_program *program, co_value *args)
+{
+    return coi_program_replay_part(ctx, program, args, NULL);
+}
+
+co_value *
+coi_program_replay_part(co_context *ctx, const coi_program *program, co_value *args,
+                        const bool *is_needed)
 {
     size_t       example_bytes = (program->num_slots + 1) * sizeof(int64_t);
     replay       r = { ctx, program, slots_new(ctx, program), NULL, NULL };
@@ -424,8 +474,10 @@ coi_program_replay(co_context *ctx, const coi_program *program, co_value *args)
         r.examples[i] = -1;
     co_block_begin(ctx);
     coi_program_put_constants(program, r.slots);
-    if (ctx->error.code == CO_OK && bind(&r, program->args, args) && run_steps(&r)) {
-        result = value_of(&r, program->result);
+    if (ctx->error.code == CO_OK && bind(&r, program->args, args) && run_steps(&r, is_needed)) {
+        result = is_needed == NULL
+                     ? value_of(&r, program->result)
+                     : coi_program_value(ctx, program, r.slots, r.examples, program->result);
         if (result != NULL)
             coi_ref(result);
     }

@@ -393,6 +393,7 @@ const coi_op coi_op_examples_captured = {
                  "Says how many examples a step has on all replicas; co_set_step_examples.",
                  replay_examples, CO_RESOURCE_REPLICAS, CO_RESOURCE_REPLICAS),
     .attrs_rule.size = COI_ATTRS_SIZE(examples_attrs),
+    .sets_context = true,
 };
 
 co_code

@@ -5,6 +5,7 @@
  * of the worker's dataset, replicas without one get an empty element, and the workers agree on when
  * to end (DS-PART, DS-ITER, MW-13).
  */
+#include "ops/engine/call_recording.h"
 #include "strategy/distributed_input.h"
 
 #include <cohort/dataset.h>
@@ -687,6 +688,11 @@ co_distribute_dataset(co_context *ctx, co_strategy *strategy, co_dataset *datase
         return NULL;
     coi_ref(dataset);
     ((input_dataset *)made)->origin = dataset;
+    /* Observed: of pieces by the SCHEDULE a graph does not take a step that some replicas have no
+     * rows for. */
+    if (coi_in_graph(ctx) && strategy->num_workers == 1 && strategy->num_local > 1 &&
+        !coi_shares_slices(dataset) && coi_dataset_rows(dataset) > 0)
+        ((input_dataset *)made)->partial = false;
     coi_log_decision(ctx, dataset, &input);
     return made;
 }
@@ -794,6 +800,12 @@ distribute_per_worker(co_context *ctx, co_strategy *strategy, const maker *make,
     dataset = distribute_unsplit(ctx, strategy, mine, options);
     coi_unref(&ctx->heap, mine);
     return dataset;
+}
+
+co_strategy *
+coi_dataset_strategy(const co_dataset *dataset)
+{
+    return dataset->ops == &input_ops ? ((const input_dataset *)dataset)->strategy : NULL;
 }
 
 co_dataset *

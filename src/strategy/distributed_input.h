@@ -21,5 +21,10 @@ co_dataset *coi_call_dataset_fn(co_context *ctx, const co_strategy *strategy, co
 /* The dataset of this worker, neither split nor sharded, where a step that cannot serve every
  * replica is the end (ITER1-FN-4). Several workers stay in step instead. A dataset of the block. */
 co_dataset *coi_distribute_whole_steps(co_context *ctx, co_strategy *strategy, co_dataset *mine);
+/* numpy_dataset.c. co_make_numpy_dataset, in graph mode with a session or without (NP-6). */
+co_dataset *coi_make_numpy_dataset(co_context *ctx, co_strategy *strategy, co_value *arrays,
+                                   bool has_session);
+/* The strategy that a dataset is distributed by; NULL: it is not. Borrowed. */
+co_strategy *coi_dataset_strategy(const co_dataset *dataset);
 
 #endif

@@ -5,6 +5,8 @@
 #include <cohort/dataset.h>
 
 #include "data/dataset.h"
+#include "function/function.h"
+#include "strategy/distributed_input.h"
 #include "strategy/strategy.h"
 
 #include <string.h>
@@ -56,16 +58,39 @@ copy_leaf(co_context *ctx, co_value *leaf, void *user)
     return from != NULL ? coi_give(ctx, coi_make_tensor(ctx, copy_data, from)) : NULL;
 }
 
+static bool
+check_session(co_context *ctx, bool has_session)
+{
+    if (has_session || !coi_in_graph(ctx))
+        return true;
+    coi_fail(ctx, CO_ASSERTION_ERROR,
+             "make_numpy_dataset needs a session in graph mode, which holds the data; call "
+             "co_v1_make_numpy_dataset with one");
+    return false;
+}
+
+co_dataset *
+coi_make_numpy_dataset(co_context *ctx, co_strategy *strategy, co_value *arrays, bool has_session)
+{
+    coi_capture_pause pause;
+    co_device        *device;
+    co_dataset       *dataset = NULL;
+
+    if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_value(ctx, arrays, 3, "arrays") ||
+        !coi_check_enter(ctx, strategy) || !check_session(ctx, has_session) ||
+        !check_arrays(ctx, arrays) || (device = coi_data_device(ctx)) == NULL)
+        return NULL;
+    pause = coi_capture_suspend(ctx); /* the copy is the dataset's, and not of a program (NP-5) */
+    arrays = coi_map_leaves(ctx, arrays, copy_leaf, device);
+    if (arrays != NULL)
+        dataset = co_dataset_from_tensor_slices(ctx, arrays);
+    coi_capture_resume(ctx, &pause);
+    return dataset;
+}
+
 co_dataset *
 co_make_numpy_dataset(co_context *ctx, co_strategy *strategy, co_value *arrays)
 {
-    co_device *device;
-
     COI_ENTER(ctx, "make_numpy_dataset", NULL);
-    if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_value(ctx, arrays, 3, "arrays") ||
-        !coi_check_enter(ctx, strategy) || !check_arrays(ctx, arrays) ||
-        (device = coi_data_device(ctx)) == NULL)
-        return NULL;
-    arrays = coi_map_leaves(ctx, arrays, copy_leaf, device);
-    return arrays != NULL ? co_dataset_from_tensor_slices(ctx, arrays) : NULL;
+    return coi_make_numpy_dataset(ctx, strategy, arrays, false);
 }

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "function/function.h"
+#include "strategy/graph_run.h"
 #include "strategy/regroup.h"
 #include "strategy/replica_threads.h"
 #include "strategy/strategy_hooks.h"
@@ -558,7 +559,8 @@ const coi_op coi_op_run = {
 /* The step of one replica, captured on the caller's thread: nothing is sent while capturing. The
  * type of its result is of the caller's block. */
 static co_value *
-capture_replica(co_context *parent, coi_replica_worker *m, coi_step *step, co_function *function)
+capture_replica(co_context *parent, coi_replica_worker *m, coi_step *step, co_function *function,
+                coi_graph_run *run)
 {
     co_context  *ctx = m->ctx;
     coi_program *program = NULL;
@@ -572,7 +574,11 @@ capture_replica(co_context *parent, coi_replica_worker *m, coi_step *step, co_fu
         args = co_tuple(ctx, args->u.items.items, args->u.items.n);
     if (args != NULL) {
         coi_lend(parent, &coi_lent_to_step);
-        program = coi_function_program(ctx, function, args);
+        if (run == NULL)
+            program = coi_function_program(ctx, function, args);
+        else if ((program = coi_graph_run_capture(ctx, run, parent->capture, step->fn, step->user,
+                                                  &args)) != NULL)
+            coi_ref(program);
         coi_take_back(parent);
     }
     if (program != NULL)
@@ -589,13 +595,14 @@ capture_replica(co_context *parent, coi_replica_worker *m, coi_step *step, co_fu
 
 /* The type of what a run of the step gives: captured for each local replica. */
 static co_value *
-capture_step(co_context *ctx, coi_replica_threads *threads, co_function *function)
+capture_step(co_context *ctx, coi_replica_threads *threads, co_function *function,
+             coi_graph_run *run)
 {
     co_value *types[COI_MAX_LOCAL_REPLICAS], *merged = NULL;
     int       i = 0;
 
     for (; i < threads->n && ctx->error.code == CO_OK; ++i)
-        types[i] = capture_replica(ctx, &threads->replicas[i], &threads->step, function);
+        types[i] = capture_replica(ctx, &threads->replicas[i], &threads->step, function, run);
     if (ctx->error.code == CO_OK)
         merged = coi_give(ctx, coi_regroup(ctx, threads->strategy, types, threads->n,
                                            CO_KIND_PER_REPLICA, false));
@@ -626,10 +633,31 @@ capture_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, vo
         return NULL;
     coi_function_inherit(ctx, attrs.step);
     step_open(threads, ctx, fn, args, user, options);
-    type = capture_step(ctx, threads, attrs.step);
+    type = capture_step(ctx, threads, attrs.step, NULL);
     coi_replica_threads_give(threads);
     ctx->call = "run";
     return coi_record_call(ctx, &coi_op_run, &attrs, in, attrs.has_kwargs ? 2 : 1, type);
+}
+
+/* --- while a graph is built --- */
+
+static co_value *
+add_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *user,
+        const co_run_options *options)
+{
+    coi_graph_run       *run = coi_graph_run_new(ctx, strategy, options);
+    coi_replica_threads *threads = run != NULL ? coi_replica_threads_take(ctx, strategy) : NULL;
+    co_value            *result = NULL;
+
+    if (threads != NULL) {
+        step_open(threads, ctx, fn, args, user, options);
+        result = capture_step(ctx, threads, NULL, run);
+        coi_replica_threads_give(threads);
+        ctx->call = "run";
+        result = coi_graph_run_record(ctx, run, args, options->kwargs, result);
+    }
+    coi_unref(&ctx->heap, run);
+    return result;
 }
 
 co_value *
@@ -645,6 +673,8 @@ co_run_with(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, vo
         return NULL;
     if (!check_run(ctx, strategy, fn, args, &all))
         return NULL;
+    if (coi_in_graph(ctx))
+        return add_run(ctx, strategy, fn, args, user, &all);
     if (coi_is_capturing(ctx))
         return capture_run(ctx, strategy, fn, args, user, &all);
     if (coi_is_hooked(ctx, strategy, COI_HOOK_RUN))

@@ -9,6 +9,8 @@
 #include <cohort/v1.h>
 
 #include "data/dataset.h"
+#include "function/function.h"
+#include "function/graph.h"
 #include "strategy/strategy.h"
 
 #include <string.h>
@@ -18,6 +20,7 @@ enum { LAST, STEP, OTHER, NUM_DICTS }; /* of the last step; of the step under wa
 struct co_step_context {
     coi_object object;
     co_value  *dicts[NUM_DICTS]; /* references */
+    co_value  *operation;        /* a reference; NULL: the steps ran */
 };
 
 static void
@@ -27,6 +30,7 @@ destroy_steps(coi_heap *heap, void *object)
 
     for (int i = 0; i < NUM_DICTS; ++i)
         coi_unref(heap, steps->dicts[i]);
+    coi_unref(heap, steps->operation);
     coi_object_free(heap, steps, sizeof(*steps));
 }
 
@@ -107,6 +111,12 @@ set_output(co_context *ctx, co_step_context *steps, int which, const char *name,
 {
     setting s = { steps, which };
 
+    if (!ctx->mode.cross && coi_is_capturing(ctx))
+        return coi_fail(
+            ctx, CO_UNIMPLEMENTED,
+            "%s is called in a replica while a graph is built or a function captured; "
+            "return the output from the step of co_run, and set it in the step function",
+            ctx->call);
     if (!ctx->mode.cross) {
         co_merge_call(ctx, set_merged,
                       co_args(ctx, co_string(ctx, name), co_int(ctx, (int64_t)op), output), &s);
@@ -174,6 +184,15 @@ co_last_step_outputs(co_context *ctx, co_step_context *steps)
 }
 
 co_value *
+co_run_steps_operation(co_context *ctx, co_step_context *steps)
+{
+    COI_ENTER(ctx, "run_steps_operation", NULL);
+    if (!check_steps(ctx, steps))
+        return NULL;
+    return steps->operation != NULL ? coi_own_ref(ctx, steps->operation) : co_none(ctx);
+}
+
+co_value *
 co_non_tensor_outputs(co_context *ctx, co_step_context *steps)
 {
     COI_ENTER(ctx, "non_tensor_outputs", NULL);
@@ -235,6 +254,142 @@ one_step(co_context *ctx, co_step_context *steps, co_step_fn fn, co_iterator *it
         put_dict(ctx, steps, LAST, steps->dicts[STEP]);
 }
 
+/* --- while a graph is built, or a function captured: the steps are one call --- */
+
+/* What the step function is called with. */
+typedef struct capturing {
+    co_step_context *steps;
+    co_step_fn       fn;
+    void            *user;
+} capturing;
+
+typedef struct loop_attrs {
+    co_strategy *strategy; /* references in a program */
+    co_iterator *iterator;
+    coi_program *step; /* of the next element: gives the outputs that it sets */
+    int64_t      iterations;
+} loop_attrs;
+
+static bool
+hold_loop(coi_heap *heap, void *to, const void *from)
+{
+    const loop_attrs *attrs = from;
+
+    (void)heap;
+    (void)to;
+    coi_ref(attrs->strategy);
+    coi_ref(attrs->iterator);
+    coi_ref(attrs->step);
+    return true;
+}
+
+static void
+drop_loop(coi_heap *heap, void *attrs)
+{
+    coi_unref(heap, ((loop_attrs *)attrs)->step);
+    coi_unref(heap, ((loop_attrs *)attrs)->iterator);
+    coi_unref(heap, ((loop_attrs *)attrs)->strategy);
+}
+
+/* The outputs of the last step, and none; in[0]: what the step uses of the graph, in[1]: the
+ * outputs before the first one. */
+static co_value *
+replay_loop(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    const loop_attrs *loop = attrs;
+    size_t            entries = ctx->num_entries;
+    co_value         *outputs = in[1], *element, *args;
+
+    (void)num_in;
+    coi_ref(outputs);
+    for (int64_t i = 0; i < loop->iterations && ctx->error.code == CO_OK; ++i) {
+        co_scope_begin(ctx, loop->strategy);
+        co_block_begin(ctx);
+        args = NULL;
+        element = coi_next_in_turn(ctx, loop->iterator);
+        if (element != NULL && (args = co_tuple(ctx, &element, 1)) != NULL)
+            args = co_tuple(ctx, (co_value *[]){ args, in[0] }, 2);
+        element = args != NULL ? coi_program_replay(ctx, loop->step, args) : NULL;
+        if (element != NULL) {
+            coi_ref(element);
+            coi_unref(&ctx->heap, outputs);
+            outputs = element;
+        }
+        co_block_end(ctx);
+        coi_pop_to(ctx, entries);
+    }
+    outputs = coi_own(ctx, outputs);
+    return ctx->error.code == CO_OK ? co_tuple(ctx, (co_value *[]){ outputs, co_none(ctx) }, 2)
+                                    : NULL;
+}
+
+#define LOOP_RESOURCES (CO_RESOURCE_ITERATOR | CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS)
+const coi_op coi_op_run_steps = {
+    COI_RECORDED("run_steps", "Runs a step on elements of an iterator; co_run_steps_on_iterator.",
+                 replay_loop, LOOP_RESOURCES, LOOP_RESOURCES),
+    .attrs_rule = { COI_ATTRS_SIZE(loop_attrs), hold_loop, drop_loop },
+};
+
+static co_value *
+capture_fn(co_context *ctx, co_value *args, void *user)
+{
+    const capturing *c = user;
+    co_value        *none = co_dict(ctx, NULL, NULL, 0), *outputs;
+
+    if (none == NULL)
+        return NULL;
+    put_dict(ctx, c->steps, STEP, none);
+    c->fn(ctx, c->steps, args->u.items.items[0], c->user);
+    outputs = coi_own_ref(ctx, c->steps->dicts[STEP]);
+    if (outputs != NULL)
+        put_dict(ctx, c->steps, STEP, none); /* its values are of the step's program */
+    return outputs;
+}
+
+/* The step as a program of one element; *outside gets what it uses of the graph. A reference. */
+static coi_program *
+capture_step(co_context *ctx, co_step_context *steps, co_step_fn fn, void *user,
+             co_strategy *strategy, co_iterator *iterator, co_value **outside)
+{
+    capturing    c = { steps, fn, user };
+    size_t       entries = ctx->num_entries;
+    co_value    *type = coi_types_of_args(ctx, iterator->dataset->spec), *args;
+    coi_program *program = coi_program_new(ctx);
+
+    args = type != NULL ? co_tuple(ctx, &type, 1) : NULL;
+    if (program != NULL && args != NULL &&
+        (args = coi_symbols_of_types(ctx, program, args)) != NULL) {
+        co_scope_begin(ctx, strategy);
+        program = coi_capture_part(ctx, program, "step function", capture_fn, &c, args, outside);
+        coi_pop_to(ctx, entries);
+        return program;
+    }
+    coi_unref(&ctx->heap, program);
+    return NULL;
+}
+
+static co_step_context *
+capture_steps(co_context *ctx, co_step_context *steps, co_step_fn fn, void *user, loop_attrs *loop)
+{
+    co_value *in[2] = { NULL, steps->dicts[LAST] }, *types[2], *result = NULL;
+
+    loop->step = capture_step(ctx, steps, fn, user, loop->strategy, loop->iterator, &in[0]);
+    if (loop->step == NULL)
+        return NULL;
+    ctx->call = "run_steps_on_iterator";
+    types[0] = coi_types_of_args(ctx, loop->iterations > 0 ? loop->step->result : in[1]);
+    types[1] = coi_operation_type(ctx);
+    if (types[0] != NULL && types[1] != NULL)
+        result = coi_record_call(ctx, &coi_op_run_steps, loop, in, 2, co_tuple(ctx, types, 2));
+    coi_unref(&ctx->heap, loop->step);
+    if (result == NULL)
+        return NULL;
+    put_dict(ctx, steps, LAST, result->u.items.items[0]);
+    coi_ref(result->u.items.items[1]);
+    steps->operation = result->u.items.items[1];
+    return steps;
+}
+
 co_step_context *
 co_run_steps_on_iterator(co_context *ctx, co_strategy *strategy, co_step_fn fn,
                          co_iterator *iterator, void *user, int64_t iterations,
@@ -249,6 +404,9 @@ co_run_steps_on_iterator(co_context *ctx, co_strategy *strategy, co_step_fn fn,
         !check_loop(ctx, strategy, fn, iterator, iterations, all.initial_loop_values) ||
         (steps = steps_new(ctx, all.initial_loop_values)) == NULL)
         return NULL;
+    if (coi_is_capturing(ctx))
+        return capture_steps(ctx, steps, fn, user,
+                             &(loop_attrs){ strategy, iterator, NULL, iterations });
     coi_ref(strategy); /* a step may give up the last reference of others */
     coi_ref(iterator);
     entries = ctx->num_entries;

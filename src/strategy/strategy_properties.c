@@ -5,6 +5,7 @@
 #include <cohort/extended.h>
 #include <cohort/v1.h>
 
+#include "ops/engine/call_recording.h"
 #include "strategy/strategy.h"
 
 const char *
@@ -75,7 +76,7 @@ device_names(co_context *ctx, co_strategy *strategy, const char *call)
         if (is_earlier(strategy, i))
             continue;
         coi_devices_format(ctx->runtime->devices, &strategy->devices[i], text); /* MW-6 */
-        names[n] = co_string(ctx, text);
+        names[n] = co_string(ctx, coi_device_text_here(ctx, text));
         if (names[n++] == NULL)
             return NULL;
     }

@@ -16,6 +16,7 @@
 
 #include "base/text.h"
 #include "function/function.h"
+#include "function/graph.h"
 #include "strategy/distributed_variables.h"
 #include "strategy/rendezvous.h"
 #include "strategy/strategy_hooks.h"
@@ -675,10 +676,160 @@ create_captured(co_context *ctx, co_value *initial, const co_variable_options *o
     return variable;
 }
 
+/* --- in a graph: made without a value, which an operation gives it when a session runs it --- */
+
+/* All components get the value, also of a variable that is synchronised on read. */
+static co_value *
+replay_initialize(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    co_value           *self = in[0], *tensor;
+    const coi_variable *variable = self->u.variable;
+    co_value           *values[COI_MAX_LOCAL_REPLICAS], *fresh[COI_MAX_LOCAL_REPLICAS];
+    co_value *const    *parts = variable->components != NULL ? variable->components : &self;
+    size_t              n = variable->components != NULL ? variable->num_components : 1;
+
+    (void)attrs;
+    (void)num_in;
+    tensor = coi_assignable(ctx, variable, in[1]);
+    tensor = tensor != NULL ? coi_own(ctx, tensor) : NULL;
+    if (tensor != NULL && variable->components != NULL) /* that of worker 0 (MW-9) */
+        tensor = coi_workers_broadcast(ctx, variable->strategy, tensor);
+    if (tensor == NULL)
+        return NULL;
+    for (size_t i = 0; i < n; ++i)
+        values[i] = tensor;
+    if (!coi_plain_update(ctx, parts, n, COI_ASSIGN, values, fresh))
+        return NULL;
+    for (size_t i = 0; i < n; ++i)
+        coi_unref(&ctx->heap, fresh[i]);
+    return co_none(ctx);
+}
+
+const coi_op coi_op_initialize_captured = {
+    COI_RECORDED("initialize_captured", "Gives a variable of a graph its first value.",
+                 replay_initialize, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE),
+};
+
+/* Whether a replica makes a variable that another has made for all. */
+static bool
+is_made_for_it(const co_context *ctx)
+{
+    return coi_in_replica(ctx) && distributes(ctx->mode.strategy) && ctx->mode.local_replica > 0;
+}
+
+static co_value *initial_in_graph(co_context *ctx, co_value *initial,
+                                  const co_variable_options *options);
+
+/* What the initializer adds to the graph; a spec where there is none. */
+static co_value *
+initial_by_function(co_context *ctx, co_value *declared, const co_variable_options *options)
+{
+    co_value *made;
+    size_t    floor;
+
+    if (options->initializer == NULL)
+        return declared;
+    floor = coi_function_begin(ctx);
+    made = options->initializer(ctx, options->initializer_user);
+    coi_function_end(ctx, floor);
+    if (ctx->error.code == CO_OK && made == NULL)
+        coi_fail(ctx, CO_TYPE_ERROR,
+                 "the initializer of variable '%.*s%s' returned NULL; it must return a value",
+                 COI_CUT(100, name_of(options)));
+    if (ctx->error.code != CO_OK || !coi_check_result(ctx, made, "variable", "initializer") ||
+        (made = initial_in_graph(ctx, made, options)) == NULL)
+        return NULL;
+    if (declared == NULL || (made->dtype == declared->dtype && coi_same_shape(made, declared)))
+        return made;
+    coi_fail(ctx, CO_VALUE_ERROR,
+             "the initializer of variable '%.*s%s' returned another dtype or shape than the "
+             "declared one",
+             COI_CUT(100, name_of(options)));
+    return NULL;
+}
+
+/* The first value: a value of the graph, or a tensor; of the block. In a step it is computed now,
+ * because nothing outside the step has the values of the step. */
+static co_value *
+initial_in_graph(co_context *ctx, co_value *initial, const co_variable_options *options)
+{
+    bool              in_step = ctx->mode.step != NULL;
+    coi_capture_pause pause;
+
+    if (initial == NULL || initial->kind == CO_KIND_SPEC) {
+        if (in_step)
+            pause = coi_capture_suspend(ctx);
+        initial = in_step ? resolve(ctx, initial, options)
+                          : initial_by_function(ctx, initial, options);
+        if (in_step)
+            coi_capture_resume(ctx, &pause);
+        return initial;
+    }
+    if (in_step && (initial = coi_capture_initial(ctx, initial, name_of(options))) == NULL)
+        return NULL;
+    if (coi_has_symbols(initial) || coi_is_variable(initial)) {
+        initial = coi_is_structure(initial) ? co_stack(ctx, initial, 0) : co_identity(ctx, initial);
+        return initial != NULL && options->dtype != CO_DTYPE_NONE &&
+                       options->dtype != (co_dtype)initial->dtype
+                   ? co_cast(ctx, initial, options->dtype)
+                   : initial;
+    }
+    pause = coi_capture_suspend(ctx);
+    initial = prepare(ctx, initial, options);
+    coi_capture_resume(ctx, &pause);
+    return initial;
+}
+
+static co_value *
+create_in_graph(co_context *ctx, co_value *initial, const co_variable_options *options)
+{
+    co_variable_options all = CO_VARIABLE_OPTIONS_INIT;
+    co_value           *type = NULL, *variable;
+    coi_capture_pause   pause;
+    bool                is_known;
+
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 3) ||
+        (initial != NULL && !coi_check_value(ctx, initial, 2, "initial")) ||
+        !coi_graph_may_grow(ctx, ctx->capture->graph))
+        return NULL;
+    if (initial == NULL && all.initializer == NULL)
+        return create_whole(ctx, NULL, options); /* which refuses it */
+    if (is_made_for_it(ctx)) {
+        type = initial != NULL && initial->kind != CO_KIND_SPEC ? coi_fresh_type(ctx, initial)
+                                                                : initial;
+        all.initializer = type != NULL ? NULL : all.initializer;
+    } else {
+        initial = initial_in_graph(ctx, initial, &all);
+        if (initial == NULL)
+            return NULL;
+        type = coi_fresh_type(ctx, initial);
+        all.initializer = NULL;
+        all.dtype = CO_DTYPE_NONE;
+        if (type == NULL || !check_declared(ctx, type, &all))
+            return NULL;
+    }
+    pause = coi_capture_suspend(ctx);
+    variable = create_whole(ctx, type, &all);
+    coi_capture_resume(ctx, &pause);
+    if (variable == NULL)
+        return NULL;
+    coi_lock_take(&ctx->capture->graph->lock);
+    is_known = coi_graph_find_variable(ctx->capture->graph, variable) != NULL;
+    coi_lock_give(&ctx->capture->graph->lock);
+    if (is_known)
+        return variable;
+    if (initial != NULL && initial->kind == CO_KIND_SPEC)
+        initial = NULL;
+    return coi_graph_add_variable(ctx, variable, &coi_op_initialize_captured, initial) ? variable
+                                                                                       : NULL;
+}
+
 co_value *
 co_variable(co_context *ctx, co_value *initial, const co_variable_options *options)
 {
     COI_ENTER(ctx, "variable", NULL);
+    if (coi_in_graph(ctx))
+        return create_in_graph(ctx, initial, options);
     return coi_is_capturing(ctx) ? create_captured(ctx, initial, options)
                                  : create_whole(ctx, initial, options);
 }

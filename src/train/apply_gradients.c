@@ -379,7 +379,7 @@ const coi_op coi_op_minimize = {
                  "co_minimize.",
                  replay_minimize, UPDATES, UPDATES),
     UPDATE_ATTRS,
-    .spends_tape = true,
+    .takes_tape = true,
 };
 
 static co_code
@@ -427,7 +427,8 @@ capture_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
     const char                      *call = ctx->call;
     co_value                        *variables, *gradients;
 
-    if (coi_tape_has_calls(ctx) || !coi_is_type(loss)) {
+    if (coi_tape_has_calls(ctx) || !coi_is_type(loss) || coi_in_graph(ctx)) {
+        ctx->capture->tape_depth = ctx->tapes != NULL ? ctx->tapes->num_tapes : 0;
         coi_record_call(ctx, &coi_op_minimize, &(update_attrs){ optimizer, false }, &loss, 1,
                         co_none(ctx));
         coi_tape_spend(ctx);

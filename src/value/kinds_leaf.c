@@ -110,6 +110,10 @@ print_symbolic(coi_printer *out, const co_value *symbol)
 {
     char text[COI_SHAPE_TEXT];
 
+    if (symbol->dtype == CO_DTYPE_NONE) {
+        coi_print(out, "<operation>");
+        return;
+    }
     coi_print(out, "<symbolic %s %s>", co_dtype_name((co_dtype)symbol->dtype),
               coi_shape_text(symbol->u.symbol.dims, symbol->ndim, text));
 }

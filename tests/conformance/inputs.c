@@ -380,7 +380,7 @@ CONFORM(input_iterators_begin_anew, "ITER1-DS-1 ITER1-INIT-1 ITER1-INIT-3 ITER1-
         CO_EXPECT_INT(sum_of_step(ctx, s, co_get_next(ctx, it)), 8 + 9);
         CO_EXPECT_NULL(co_get_next(ctx, it));
         CO_EXPECT_ERROR(ctx, CO_OUT_OF_RANGE, NULL);
-        CO_EXPECT_CODE(co_iterator_initialize(ctx, it), CO_OK);
+        CO_EXPECT_NOT_NULL(co_iterator_initialize(ctx, it));
     }
 }
 

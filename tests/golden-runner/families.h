@@ -3,6 +3,8 @@
 #ifndef GOLDEN_FAMILIES_H
 #define GOLDEN_FAMILIES_H
 
+#include <cohort/v1.h>
+
 #include "golden.h"
 
 void golden_run_context(golden_case *c);
@@ -20,5 +22,12 @@ void golden_run_tpu(golden_case *c);
 void golden_run_topology(golden_case *c);
 void golden_run_seeds(golden_case *c);
 void golden_run_functions(golden_case *c);
+
+/* Whether the case is one of deferred-graph mode. */
+bool golden_is_graph(golden_case *c);
+/* A session of a new graph, which is current until co_graph_end. */
+co_session *golden_begin_graph(golden_case *c);
+/* golden_write_elements, by a session where there is one. */
+json_t *golden_session_elements(co_context *ctx, co_session *session, co_dataset *dataset);
 
 #endif

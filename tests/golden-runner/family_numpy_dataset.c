@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* numpy_dataset: datasets of arrays, as they are and batched and distributed. Cases of deferred
- * mode are missing. */
+/* numpy_dataset: datasets of arrays, as they are and batched and distributed. In deferred-graph
+ * mode a session takes their elements. */
 #include "families.h"
 
-#include <string.h>
+/* Of the case that is run; NULL: eager. */
+static co_session *session;
+
+static co_dataset *
+make_dataset(co_context *ctx, co_strategy *strategy, co_value *arrays)
+{
+    return session != NULL ? co_v1_make_numpy_dataset(ctx, strategy, arrays, session)
+                           : co_experimental_make_numpy_dataset(ctx, strategy, arrays);
+}
 
 static co_value *
 read_arrays(golden_case *c)
@@ -28,7 +36,7 @@ put_distributed(golden_case *c, co_strategy *strategy, co_dataset *dataset)
         batched = co_distribute_dataset(c->ctx, strategy, batched, NULL);
         json_array_append_new(list, json_pack("{s:I,s:b,s:o}", "batch", (json_int_t)size,
                                               "drop_remainder", drop, "steps",
-                                              golden_write_elements(c->ctx, batched)));
+                                              golden_session_elements(c->ctx, session, batched)));
     }
 }
 
@@ -38,14 +46,13 @@ run_make(golden_case *c)
     co_context  *ctx = c->ctx;
     co_strategy *strategy = golden_strategy_named(c, ctx, golden_string(c, c->attrs, "strategy"));
     co_value    *arrays = read_arrays(c);
-    co_dataset *dataset = arrays != NULL ? co_experimental_make_numpy_dataset(ctx, strategy, arrays)
-                                         : NULL;
+    co_dataset  *dataset = arrays != NULL ? make_dataset(ctx, strategy, arrays) : NULL;
 
     if (dataset == NULL)
         return;
     golden_put_value(c, "element_spec", co_element_spec(ctx, dataset));
     golden_put(c, "cardinality", json_integer(co_cardinality(ctx, dataset)));
-    golden_put(c, "elements", golden_write_elements(ctx, dataset));
+    golden_put(c, "elements", golden_session_elements(ctx, session, dataset));
     put_distributed(c, strategy, dataset);
 }
 
@@ -54,10 +61,10 @@ run_unbatched(golden_case *c)
 {
     co_context  *ctx = c->ctx;
     co_strategy *strategy = golden_strategy_named(c, ctx, golden_string(c, c->attrs, "strategy"));
-    co_dataset  *dataset = co_make_numpy_dataset(ctx, strategy, read_arrays(c));
+    co_dataset  *dataset = make_dataset(ctx, strategy, read_arrays(c));
 
     dataset = co_distribute_dataset(ctx, strategy, dataset, NULL);
-    golden_put(c, "steps", golden_write_elements(ctx, dataset));
+    golden_put(c, "steps", golden_session_elements(ctx, session, dataset));
 }
 
 /* The array is memory of this program, written again after the call. */
@@ -72,11 +79,11 @@ run_changed(golden_case *c)
     co_dataset  *dataset;
 
     co_value_copy_data(ctx, array, CO_FLOAT32, mine, 64);
-    dataset = co_make_numpy_dataset(ctx, strategy,
-                                    co_tensor_borrow(ctx, CO_FLOAT32, &n, 1, mine, NULL, NULL));
+    dataset = make_dataset(ctx, strategy,
+                           co_tensor_borrow(ctx, CO_FLOAT32, &n, 1, mine, NULL, NULL));
     for (int i = 0; i < 64; ++i)
         mine[i] = 99;
-    golden_put(c, "elements", golden_write_elements(ctx, dataset));
+    golden_put(c, "elements", golden_session_elements(ctx, session, dataset));
 }
 
 static void
@@ -86,9 +93,9 @@ run_in_scope(golden_case *c)
     co_strategy *strategy = golden_strategy_named(c, ctx, golden_string(c, c->attrs, "strategy"));
 
     CO_SCOPE(ctx, strategy) {
-        co_dataset *dataset = co_make_numpy_dataset(ctx, strategy, read_arrays(c));
+        co_dataset *dataset = make_dataset(ctx, strategy, read_arrays(c));
 
-        golden_put(c, "elements", golden_write_elements(ctx, dataset));
+        golden_put(c, "elements", golden_session_elements(ctx, session, dataset));
     }
 }
 
@@ -100,13 +107,13 @@ run_in_other_scope(golden_case *c)
     co_strategy *other = co_one_device_strategy(ctx, "/cpu:1");
 
     CO_SCOPE(ctx, other)
-        co_make_numpy_dataset(ctx, strategy, read_arrays(c));
+        make_dataset(ctx, strategy, read_arrays(c));
 }
 
 static co_value *
 make_in_run(co_context *ctx, co_value *args, void *user)
 {
-    co_make_numpy_dataset(ctx, user, co_at(ctx, args, 0));
+    make_dataset(ctx, user, co_at(ctx, args, 0));
     return NULL;
 }
 
@@ -117,6 +124,15 @@ run_in_run(golden_case *c)
     co_strategy *strategy = golden_strategy_named(c, ctx, golden_string(c, c->attrs, "strategy"));
 
     co_run(ctx, strategy, make_in_run, co_args(ctx, read_arrays(c)), strategy);
+}
+
+static void
+run_no_session(golden_case *c)
+{
+    co_strategy *strategy = golden_strategy_named(c, c->ctx,
+                                                  golden_string(c, c->attrs, "strategy"));
+
+    co_v1_make_numpy_dataset(c->ctx, strategy, read_arrays(c), NULL);
 }
 
 void
@@ -130,12 +146,11 @@ golden_run_numpy_dataset(golden_case *c)
         { "in_scope", run_in_scope },
         { "in_other_scope", run_in_other_scope },
         { "in_run", run_in_run },
+        { "no_session", run_no_session },
     };
-    const char *mode = golden_string(c, c->attrs, "mode");
 
-    if (mode != NULL && strcmp(mode, "eager") != 0) {
-        golden_missing(c, "deferred mode");
-        return;
-    }
+    session = golden_is_graph(c) ? golden_begin_graph(c) : NULL;
     golden_run_group(c, actions, sizeof(actions) / sizeof(actions[0]));
+    if (session != NULL)
+        co_graph_end(c->ctx);
 }

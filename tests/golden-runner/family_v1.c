@@ -2,8 +2,9 @@
 /*
  * v1: lists of actions on a strategy of the v1 flavour and its input iterators. Each gives
  * {"result": ...} and, where it failed,
- * {"error": ...}; a failing action does not stop the list. Cases of deferred-graph mode are
- * missing, but for those that only look at a strategy.
+ * {"error": ...}; a failing action does not stop the list. In deferred-graph mode actions add to a
+ * graph, which a session runs: the node of get_next and of experimental_run is made once for each
+ * iterator, and runs again in every such action.
  */
 #include <cohort/v1.h>
 #include "families.h"
@@ -13,6 +14,7 @@
 
 #define MAX_ITERATORS 4
 #define MAX_REPLICAS  4
+#define MAX_NODES     32
 
 /* What a case has made so far. */
 typedef struct bench {
@@ -28,7 +30,44 @@ typedef struct bench {
     json_t      *step;    /* under way */
     json_t      *contexts;
     json_t      *seen[MAX_REPLICAS]; /* by experimental_run_query */
+    co_session  *session;            /* of the graph; NULL: eager */
+    struct {
+        const void *iterator;
+        const char *what;
+        co_value   *value;
+    } nodes[MAX_NODES];
+    size_t num_nodes;
 } bench;
+
+/* What the graph computes for it; in eager mode it is computed already. */
+static co_value *
+computed(bench *b, co_value *value)
+{
+    if (b->session == NULL || value == NULL || co_value_kind(value) == CO_KIND_NONE)
+        return value;
+    return co_session_run(b->ctx, b->session, value, NULL, 0);
+}
+
+/* The node of an iterator that was made for the same action before. */
+static co_value *
+node_of(bench *b, const void *iterator, const char *what)
+{
+    for (size_t i = 0; b->session != NULL && i < b->num_nodes; ++i)
+        if (b->nodes[i].iterator == iterator && strcmp(b->nodes[i].what, what) == 0)
+            return b->nodes[i].value;
+    return NULL;
+}
+
+static co_value *
+keep_node(bench *b, const void *iterator, const char *what, co_value *value)
+{
+    if (b->session != NULL && value != NULL && b->num_nodes < MAX_NODES) {
+        b->nodes[b->num_nodes].iterator = iterator;
+        b->nodes[b->num_nodes].what = what;
+        b->nodes[b->num_nodes++].value = value;
+    }
+    return value;
+}
 
 static const char *
 text_of(bench *b, const char *key)
@@ -177,21 +216,31 @@ act_input_fn_calls(bench *b)
 static json_t *
 act_initialize(bench *b)
 {
-    co_iterator_initialize(b->ctx, *place_of(b));
+    computed(b, co_iterator_initialize(b->ctx, *place_of(b)));
     return NULL;
 }
 
 static json_t *
 act_initializer(bench *b)
 {
-    co_iterator_initializer(b->ctx, *place_of(b));
+    computed(b, co_iterator_initializer(b->ctx, *place_of(b)));
     return NULL;
+}
+
+static co_value *
+next_of(bench *b, co_iterator *iterator)
+{
+    co_value *node = node_of(b, iterator, "");
+
+    if (node == NULL)
+        node = keep_node(b, iterator, "", co_get_next(b->ctx, iterator));
+    return computed(b, node);
 }
 
 static json_t *
 act_get_next(bench *b)
 {
-    return golden_write_value(b->ctx, co_get_next(b->ctx, *place_of(b)));
+    return golden_write_value(b->ctx, next_of(b, *place_of(b)));
 }
 
 static json_t *
@@ -242,7 +291,7 @@ sum_of(co_context *ctx, co_value *x)
 static co_value *
 size_of(co_context *ctx, co_value *x)
 {
-    return co_scalar_int32(ctx, (int32_t)co_value_num_elements(ctx, x));
+    return co_size(ctx, x);
 }
 
 static co_value *
@@ -363,9 +412,13 @@ replica_fn(co_context *ctx, co_value *args, void *user)
 static co_value *
 run_once(bench *b, function *f)
 {
-    bool with = !json_is_false(json_object_get(b->step, "iterator"));
+    bool         with = !json_is_false(json_object_get(b->step, "iterator"));
+    co_iterator *iterator = with ? *place_of(b) : NULL;
+    co_value    *node = f->as_float ? NULL : node_of(b, iterator, f->name);
 
-    return co_experimental_run(b->ctx, b->strategy, replica_fn, with ? *place_of(b) : NULL, f);
+    if (node == NULL)
+        node = co_experimental_run(b->ctx, b->strategy, replica_fn, iterator, f);
+    return f->as_float ? node : keep_node(b, iterator, f->name, node);
 }
 
 static json_t *
@@ -373,7 +426,7 @@ act_experimental_run(bench *b)
 {
     function f = find_function(b);
 
-    return golden_write_value(b->ctx, run_once(b, &f));
+    return golden_write_value(b->ctx, computed(b, run_once(b, &f)));
 }
 
 static co_reduce_op
@@ -401,8 +454,10 @@ reduce(bench *b, co_value *value)
     json_array_foreach(axis, i, item) if (n < CO_MAX_DIMS)
         axes[n++] = (int)json_integer_value(item);
     if (n > 0)
-        return golden_write_value(b->ctx, co_reduce(b->ctx, b->strategy, op, value, axes, n));
-    return golden_write_value(b->ctx, co_v1_reduce(b->ctx, b->strategy, op, value));
+        value = co_reduce(b->ctx, b->strategy, op, value, axes, n);
+    else
+        value = co_v1_reduce(b->ctx, b->strategy, op, value);
+    return golden_write_value(b->ctx, computed(b, value));
 }
 
 static json_t *
@@ -486,32 +541,37 @@ one_non_tensor_step(co_context *ctx, co_step_context *steps, co_value *inputs, v
     return NULL;
 }
 
-static json_t *
-run_several(bench *b, co_step_fn fn, several *s, const char *key,
-            co_value *(*outputs)(co_context *, co_step_context *))
+static co_step_context *
+run_several(bench *b, co_step_fn fn, several *s)
 {
-    int64_t          n = golden_int(b->c, b->step, "iterations", 1);
-    co_step_context *steps = co_run_steps_on_iterator(b->ctx, b->strategy, fn, *place_of(b), s, n,
-                                                      NULL);
+    int64_t n = golden_int(b->c, b->step, "iterations", 1);
 
-    if (steps == NULL)
-        return NULL;
-    return json_pack("{s:o}", key, golden_write_value(b->ctx, outputs(b->ctx, steps)));
+    return co_run_steps_on_iterator(b->ctx, b->strategy, fn, *place_of(b), s, n, NULL);
 }
 
 static json_t *
 act_run_steps(bench *b)
 {
-    several s = { b, find_function(b), read_op(b, "reduce_op") };
+    several          s = { b, find_function(b), read_op(b, "reduce_op") };
+    co_step_context *steps;
+    co_value        *outputs;
 
     s.f.as_float = s.op == CO_REDUCE_MEAN;
-    return run_several(b, one_step, &s, "last_step_outputs", (co_last_step_outputs));
+    steps = run_several(b, one_step, &s);
+    outputs = steps != NULL ? computed(b, co_last_step_outputs(b->ctx, steps)) : NULL;
+    return json_pack("{s:o}", "last_step_outputs", golden_write_value(b->ctx, outputs));
 }
 
 static json_t *
 act_run_steps_non_tensor(bench *b)
 {
-    return run_several(b, one_non_tensor_step, NULL, "non_tensor_outputs", (co_non_tensor_outputs));
+    co_step_context *steps = run_several(b, one_non_tensor_step, NULL);
+
+    if (steps == NULL)
+        return NULL;
+    computed(b, co_run_steps_operation(b->ctx, steps));
+    return json_pack("{s:o}", "non_tensor_outputs",
+                     golden_write_value(b->ctx, co_non_tensor_outputs(b->ctx, steps)));
 }
 
 /* --- looking --- */
@@ -598,7 +658,7 @@ two_elements(bench *b, co_iterator *it)
     json_t *list = json_array();
 
     for (int i = 0; it != NULL && i < 2; ++i)
-        json_array_append_new(list, golden_write_value(b->ctx, co_get_next(b->ctx, it)));
+        json_array_append_new(list, golden_write_value(b->ctx, next_of(b, it)));
     return list;
 }
 
@@ -617,7 +677,11 @@ act_initializable_iterator(bench *b)
     co_dataset *made = co_experimental_distribute_dataset(b->ctx, b->strategy, pipeline_of(b),
                                                           NULL);
 
-    return two_elements(b, co_make_initializable_iterator(b->ctx, made));
+    co_iterator *it = co_make_initializable_iterator(b->ctx, made);
+
+    if (it != NULL)
+        computed(b, co_iterator_initialize(b->ctx, it));
+    return two_elements(b, it);
 }
 
 static json_t *
@@ -712,35 +776,23 @@ act_one(bench *b)
     return json;
 }
 
-/* Looking at members computes nothing, so it is the same in deferred mode; so is looking at the
- * default strategy, while the devices of others have other names there. */
-static bool
-only_looks(golden_case *c, json_t *steps)
-{
-    const char *what = json_string_value(json_object_get(json_array_get(steps, 0), "do"));
-
-    return json_array_size(steps) == 1 && what != NULL &&
-           (strcmp(what, "has_members") == 0 ||
-            (strcmp(what, "properties") == 0 &&
-             strcmp(golden_string(c, c->attrs, "strategy"), "D") == 0));
-}
-
 void
 golden_run_v1(golden_case *c)
 {
     bench   b = { .c = c, .ctx = c->ctx };
+    bool    is_graph = golden_is_graph(c);
     json_t *steps = json_object_get(c->attrs, "steps"), *list = json_array();
     size_t  i;
 
     golden_put(c, "results", list);
-    if (strcmp(golden_string(c, c->attrs, "mode"), "eager") != 0 && !only_looks(c, steps)) {
-        golden_missing(c, "deferred mode");
-        return;
-    }
     if (!json_is_array(steps))
         golden_fail(c, "field 'steps' of the case is not a list");
     b.strategy = make_strategy(c, golden_string(c, c->attrs, "strategy"));
     if (c->is_failed || b.strategy == NULL)
         return;
+    if (is_graph)
+        b.session = golden_begin_graph(c);
     json_array_foreach(steps, i, b.step) json_array_append_new(list, act_one(&b));
+    if (is_graph)
+        co_graph_end(c->ctx);
 }

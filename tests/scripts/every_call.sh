@@ -20,7 +20,7 @@ called_in() {
     done
 }
 called_in "tests/unit/errors_calls.c tests/unit/op_calls.h" include/cohort/{api,error,context,device,value,dlpack,gradient,ops,variable}.h
-called_in "tests/unit/v1_iterators.c tests/unit/extended_corners.c" include/cohort/v1.h
+called_in "tests/unit/v1_iterators.c tests/unit/graph.c tests/unit/extended_corners.c" include/cohort/v1.h
 called_in "tests/unit/tpu_topologies.c tests/unit/extended_corners.c" include/cohort/tpu.h
 # Every call that takes a context notes its line (sites.h), however its declaration is laid out.
 for name in $(cat include/cohort/*.h | tr -s '\n ' ' ' | grep -oE 'CO_API [^;(]*\( ?co_context ?\*' | grep -oE 'co_[a-z0-9_]* ?\(' | tr -d ' (' | sort -u); do

@@ -382,7 +382,7 @@ CO_TEST(a_symbolic_tensor_belongs_to_its_function, "FN-13")
 
     CO_EXPECT_CLOSE(element(ctx, co_call(ctx, f, co_args(ctx, vector(ctx, 1, 2))), 1), -2, 0);
     CO_EXPECT_NULL(co_neg(ctx, kept));
-    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "is used outside the captured function that made it");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "captured function that made it");
     CO_EXPECT_NULL(co_call(ctx, g, co_args(ctx, vector(ctx, 1, 2))));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "belongs to another captured function");
     co_release(ctx, kept);

@@ -187,16 +187,6 @@ CO_TEST_WITH(v1_constructors_check_as_the_others_do, "OD1-1 DEV-4 MIR-INIT-2", "
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "deadline");
 }
 
-CO_TEST(graph_mode_is_not_there_yet, "")
-{
-    CO_EXPECT_CODE(co_v1_enable_eager_execution(ctx), CO_OK);
-    CO_EXPECT_CODE(co_v1_disable_eager_execution(ctx), CO_UNIMPLEMENTED);
-    CO_EXPECT_CODE(co_v1_enable_eager_execution(ctx), CO_UNIMPLEMENTED); /* the first error stays */
-    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "graph mode");
-    CO_EXPECT_CODE(co_v1_enable_eager_execution(NULL), CO_INVALID_ARGUMENT);
-    CO_EXPECT_CODE(co_v1_disable_eager_execution(NULL), CO_INVALID_ARGUMENT);
-}
-
 /* v1 extended: all of extended.h, for every strategy of the flavour. */
 CO_TEST_WITH(v1_extended_has_everything, "EXT-PROP-1 EXT-CFER-1 EXT-NSD-1", "cpus=2")
 {
@@ -226,15 +216,15 @@ CO_TEST_WITH(v1_extended_has_everything, "EXT-PROP-1 EXT-CFER-1 EXT-NSD-1", "cpu
     }
 }
 
-/* The session is for graph mode: any is ignored. */
-CO_TEST_WITH(v1_numpy_datasets_ignore_a_session, "NP-6 NP-9 NP-8", "cpus=2")
+/* The session is for graph mode. */
+CO_TEST_WITH(v1_numpy_datasets_need_no_session_when_eager, "NP-6 NP-9 NP-8", "cpus=2")
 {
     static const float ones[10] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
 
     co_strategy *s = co_v1_one_device_strategy(ctx, NULL);
     co_value    *array = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(10), ones);
     co_dataset  *a = co_v1_make_numpy_dataset(ctx, s, array, NULL);
-    co_dataset  *b = co_v1_make_numpy_dataset(ctx, s, array, "a session");
+    co_dataset  *b = co_v1_make_numpy_dataset(ctx, s, array, NULL);
 
     CO_EXPECT_INT(co_cardinality(ctx, a), 10);
     CO_EXPECT_INT(co_cardinality(ctx, co_distribute_dataset(ctx, s, b, NULL)), 10);

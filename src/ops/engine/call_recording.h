@@ -19,7 +19,22 @@ typedef struct coi_capture {
     int                 num_next;    /* elements of iterators that it takes */
     bool                may_create;  /* variables: the first capture of a function (FN-6) */
     bool                has_created; /* one, or tried to without being allowed */
+    struct co_graph    *graph;       /* that it adds to, itself or through a step of it (function/
+                                      * graph.h); NULL: a function */
+    bool      is_graph;              /* of the graph itself, */
+    bool      is_part;               /* or of a step in it */
+    bool      has_seed;              /* of a graph: co_set_seed was called */
+    uint64_t  seed;
+    co_value *after;      /* results of calls that the next ones come after; NULL: none */
+    size_t    tape_depth; /* of the tape of the last call that takes_tape */
 } coi_capture;
+
+/* Whether what ctx calls becomes part of a graph. */
+static inline bool
+coi_in_graph(const co_context *ctx)
+{
+    return ctx->capture != NULL && ctx->capture->graph != NULL;
+}
 
 /* Whether ctx captures a function. */
 static inline bool
@@ -27,6 +42,9 @@ coi_is_capturing(const co_context *ctx)
 {
     return ctx->capture != NULL;
 }
+
+/* A device name as ctx sees it: without the job while a graph is built (OD1-3). */
+const char *coi_device_text_here(const co_context *ctx, const char *name);
 
 /*
  * An entry that captured functions hold as a call: operands are values of any kind, and `replay`
@@ -36,7 +54,8 @@ coi_is_capturing(const co_context *ctx)
 #define COI_RECORDED(name_, doc_, replay_, reads_, writes_)                                        \
     .name = name_, .doc = doc_, .internal = true, .not_by_name = true, .not_differentiable = true, \
     .reads = (reads_), .writes = (writes_), .effect = coi_recorded_effect, .replay = replay_
-co_code coi_recorded_effect(co_context *ctx, coi_effect *effect);
+co_code             coi_recorded_effect(co_context *ctx, coi_effect *effect);
+extern const coi_op coi_op_tape_begin, coi_op_tape_end, coi_op_watch; /* tape_calls.c */
 
 /* What coi_op_tape_begin is recorded with. */
 typedef struct coi_tape_begin_attrs {

@@ -637,7 +637,7 @@ const coi_op coi_op_gradient = {
                  0, 0),
     .attrs_rule.size = COI_ATTRS_SIZE(gradient_attrs),
     .is_planned = true,
-    .spends_tape = true,
+    .takes_tape = true,
 };
 
 /* While a function is captured: the backward pass over types says which gradients there are and
@@ -660,6 +660,7 @@ coi_capture_gradient(co_context *ctx, co_value *targets, co_value *sources,
     }
     /* A branch that does not run, or a loop without rounds, gives none where zeros are meant. */
     attrs.unconnected_zero = attrs.unconnected_zero || coi_tape_has_calls(ctx);
+    ctx->capture->tape_depth = ctx->tapes->num_tapes;
     ctx->type_recorder = NULL;
     types = gradient(ctx, in[0], in[1], &own);
     ctx->type_recorder = recorder;

@@ -161,6 +161,9 @@ typedef struct coi_op {
     bool    internal;
     uint8_t reads, writes;      /* bits of co_resource: what it acts on besides its operands */
     bool    not_differentiable; /* never recorded: integer results, random numbers, stop_gradient */
+    bool    takes_tape;         /* of recorded calls: it works on the innermost tape, and ends it
+                                 * unless it is persistent */
+    bool    sets_context;       /* of recorded calls: later calls of the context see it */
     const coi_attr    *attrs;   /* ends with a NULL name */
     const char *const *attr_texts; /* "axis:ints=null", in the same order, ends with NULL */
     /*
@@ -238,8 +241,6 @@ typedef struct coi_op {
     /* The same, where the numbers of the host that its kernels get depend on more than its
      * operands: another key, another plan. */
     int64_t (*plan_key)(co_context *ctx);
-    /* It ends the innermost tape, unless that is persistent. */
-    bool spends_tape;
     /* Of an effect whose result is in the attributes of a kernel, which renews them. */
     bool is_renewed;
     /* Of a kernel whose attributes hold state of ctx: brings them up to date, for a run that is not

@@ -37,6 +37,11 @@ operand_type(coi_call *call, co_value *value)
 {
     co_context *ctx = call->ctx;
 
+    if (value->kind == CO_KIND_SYMBOLIC && value->dtype == CO_DTYPE_NONE) {
+        coi_fail(ctx, CO_TYPE_ERROR, "%s: an operation has no value, so it is no operand",
+                 call->op->name);
+        return NULL;
+    }
     if (value->kind == CO_KIND_SYMBOLIC)
         return coi_own_symbol(ctx, value);
     if (value->kind == CO_KIND_SPEC &&

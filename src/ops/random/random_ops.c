@@ -288,12 +288,18 @@ const coi_op coi_op_seed_again = {
     COI_RECORDED("seed_again", "Sets the seed in every call of a captured function; co_set_seed.",
                  replay_seed, 0, CO_RESOURCE_RANDOM),
     .attrs_rule.size = COI_ATTRS_SIZE(seed_attrs),
+    .sets_context = true,
 };
 
 void
 co_set_seed(co_context *ctx, uint64_t seed)
 {
     COI_ENTER(ctx, "set_seed", );
+    if (coi_is_capturing(ctx) && ctx->capture->is_graph) { /* of each session of the graph */
+        ctx->capture->seed = seed;
+        ctx->capture->has_seed = true;
+        return;
+    }
     if (coi_is_capturing(ctx)) {
         coi_record_call(ctx, &coi_op_seed_again, &(seed_attrs){ seed }, NULL, 0, co_none(ctx));
         return;

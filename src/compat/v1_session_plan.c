@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plans of sessions: which steps of the graph a run makes, and when their values are dropped. Of a
+ * run on replicas as much as is needed (strategy/graph_run.h).
+ */
+#include "compat/v1_session.h"
+
+#include "function/value_tree.h"
+#include "strategy/graph_run.h"
+
+#include <string.h>
+
+bool
+coi_slot_list_has(const coi_slot_list *slots, uint64_t slot)
+{
+    for (size_t i = 0; i < slots->n; ++i)
+        if (slots->slots[i] == slot)
+            return true;
+    return false;
+}
+
+bool
+coi_slot_list_add(co_context *ctx, coi_slot_list *slots, uint64_t slot)
+{
+    if (coi_slot_list_has(slots, slot))
+        return true;
+    if (!coi_grow(&ctx->runtime->memory, (void **)&slots->slots, &slots->cap, slots->n + 1,
+                  sizeof(*slots->slots))) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu fetches", slots->n + 1);
+        return false;
+    }
+    slots->slots[slots->n++] = slot;
+    return true;
+}
+
+static void
+free_slots(coi_memory *memory, coi_slot_list *slots)
+{
+    coi_free(memory, slots->slots, slots->cap * sizeof(*slots->slots));
+    *slots = (coi_slot_list){ 0 };
+}
+
+void
+coi_slot_list_free(co_context *ctx, coi_slot_list *slots)
+{
+    free_slots(&ctx->runtime->memory, slots);
+}
+
+static bool
+same_slots(const coi_slot_list *a, const coi_slot_list *b)
+{
+    return a->n == b->n && (a->n == 0 || memcmp(a->slots, b->slots, a->n * sizeof(*a->slots)) == 0);
+}
+
+/* --- making one --- */
+
+/* The attributes of a run are the plan's own: which calls of its programs are made. */
+typedef struct run_part {
+    coi_graph_run_attrs attrs;
+    size_t              num_calls;
+} run_part;
+
+static void
+destroy(coi_heap *heap, void *object)
+{
+    coi_session_plan *plan = object;
+
+    for (size_t i = 0; i < plan->num_steps; ++i)
+        if (plan->steps[i].op == &coi_op_run_in_graph) {
+            run_part *part = plan->steps[i].attrs;
+
+            coi_free(plan->memory, (void *)(uintptr_t)part->attrs.is_needed, part->num_calls);
+            coi_free(plan->memory, part, sizeof(*part));
+        }
+    coi_free(plan->memory, plan->steps, plan->cap_steps * sizeof(*plan->steps));
+    coi_free(plan->memory, plan->dropped, (plan->num_slots + 1) * sizeof(*plan->dropped));
+    free_slots(plan->memory, &plan->fetched);
+    free_slots(plan->memory, &plan->fed);
+    coi_object_free(heap, plan, sizeof(*plan));
+}
+
+static const coi_class plan_class = { "plan of a session", destroy, NULL };
+
+/* What is needed while one is made, by slot and by step of the graph. */
+typedef struct making {
+    const co_graph *graph;
+    bool           *wanted, *given;
+    bool           *is_needed, *is_placed;
+    uint32_t       *last; /* the step of the plan that uses a slot last */
+    size_t          num_slots, num_steps;
+} making;
+
+static bool
+making_open(making *m, const co_graph *graph)
+{
+    m->graph = graph;
+    m->num_slots = graph->program->num_slots;
+    m->num_steps = graph->program->num_steps;
+    m->wanted = coi_calloc(graph->memory, m->num_slots + 1);
+    m->given = coi_calloc(graph->memory, m->num_slots + 1);
+    m->is_needed = coi_calloc(graph->memory, m->num_steps + 1);
+    m->is_placed = coi_calloc(graph->memory, m->num_steps + 1);
+    m->last = coi_calloc(graph->memory, (m->num_slots + 1) * sizeof(*m->last));
+    return m->wanted != NULL && m->given != NULL && m->is_needed != NULL && m->is_placed != NULL &&
+           m->last != NULL;
+}
+
+static void
+making_close(making *m)
+{
+    coi_memory *memory = m->graph->memory;
+
+    coi_free(memory, m->wanted, m->num_slots + 1);
+    coi_free(memory, m->given, m->num_slots + 1);
+    coi_free(memory, m->is_needed, m->num_steps + 1);
+    coi_free(memory, m->is_placed, m->num_steps + 1);
+    coi_free(memory, m->last, (m->num_slots + 1) * sizeof(*m->last));
+}
+
+/* Whether what a step comes after is there: all steps before it that make its operands, and those
+ * that were asked to be before it. */
+typedef struct waiting {
+    const making *m;
+    uint64_t      program;
+    size_t        step;
+} waiting;
+
+static bool
+is_ready_leaf(const co_value *leaf, void *arg)
+{
+    const waiting     *w = arg;
+    const coi_program *program = w->m->graph->program;
+
+    if (leaf->kind != CO_KIND_SYMBOLIC || leaf->u.symbol.program != w->program ||
+        w->m->given[leaf->u.symbol.slot])
+        return true;
+    for (size_t i = 0; i < w->m->num_steps; ++i)
+        if (i != w->step && w->m->is_needed[i] && !w->m->is_placed[i] &&
+            coi_has_slot(program, program->steps[i].result, leaf->u.symbol.slot))
+            return false;
+    return true;
+}
+
+static bool
+is_ready(const making *m, size_t i)
+{
+    const coi_program_step *step = &m->graph->program->steps[i];
+    waiting                 w = { m, m->graph->program->serial, i };
+
+    if (!m->graph->has_later)
+        return true; /* the order of the program is one in which all are */
+    for (int k = 0; k < step->num_in; ++k)
+        if (!coi_tree_all(step->in[k], is_ready_leaf, &w))
+            return false;
+    return step->after == NULL || coi_tree_all(step->after, is_ready_leaf, &w);
+}
+
+static bool
+copy_step(coi_session_plan *plan, making *m, size_t i)
+{
+    coi_program_step *copy = &plan->steps[plan->num_steps];
+    run_part         *part;
+
+    *copy = m->graph->program->steps[i];
+    copy->num_dropped = copy->first_dropped = 0;
+    if (copy->op == &coi_op_run_in_graph) {
+        part = coi_alloc(plan->memory, sizeof(*part));
+        if (part == NULL)
+            return false;
+        part->attrs = *(const coi_graph_run_attrs *)copy->attrs;
+        part->attrs.is_needed = coi_graph_run_needed(plan->memory, m->graph->program, copy,
+                                                     m->wanted, &part->num_calls);
+        copy->attrs = part;
+    }
+    plan->has_examples = plan->has_examples || coi_has_examples(copy->result);
+    m->is_placed[i] = true;
+    ++plan->num_steps;
+    return true;
+}
+
+/* In the order of the program, but for steps that wait for later ones. */
+static bool
+copy_steps(coi_session_plan *plan, making *m)
+{
+    size_t before;
+
+    do {
+        before = plan->num_steps;
+        for (size_t i = 0; i < m->num_steps; ++i)
+            if (m->is_needed[i] && !m->is_placed[i] && is_ready(m, i) && !copy_step(plan, m, i))
+                return false;
+    } while (plan->num_steps != before);
+    return true;
+}
+
+typedef struct use {
+    uint64_t  program;
+    uint32_t *last, step;
+} use;
+
+static bool
+note_use(const co_value *leaf, void *arg)
+{
+    const use *u = arg;
+
+    if (leaf->kind == CO_KIND_SYMBOLIC && leaf->u.symbol.program == u->program)
+        u->last[leaf->u.symbol.slot] = u->step + 1;
+    return true;
+}
+
+/* Each slot after the last step that uses it, unless it is fetched. */
+static void
+find_last_uses(coi_session_plan *plan, making *m)
+{
+    use      u = { m->graph->program->serial, m->last, 0 };
+    uint32_t at = 0;
+
+    for (; u.step < plan->num_steps; ++u.step) {
+        coi_tree_all(plan->steps[u.step].result, note_use, &u);
+        for (int k = 0; k < plan->steps[u.step].num_in; ++k)
+            coi_tree_all(plan->steps[u.step].in[k], note_use, &u);
+    }
+    for (size_t i = 0; i < plan->fetched.n; ++i)
+        m->last[plan->fetched.slots[i]] = 0;
+    for (size_t slot = 0; slot < m->num_slots; ++slot)
+        if (m->last[slot] > 0)
+            ++plan->steps[m->last[slot] - 1].num_dropped;
+    for (size_t i = 0; i < plan->num_steps; ++i) {
+        plan->steps[i].first_dropped = at;
+        at += plan->steps[i].num_dropped;
+        plan->steps[i].num_dropped = 0;
+    }
+    for (uint32_t slot = 0; slot < m->num_slots; ++slot)
+        if (m->last[slot] > 0) {
+            coi_program_step *step = &plan->steps[m->last[slot] - 1];
+
+            plan->dropped[step->first_dropped + step->num_dropped++] = slot;
+        }
+}
+
+static bool
+fill(coi_session_plan *plan, making *m)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < plan->fetched.n; ++i)
+        m->wanted[plan->fetched.slots[i]] = true;
+    for (size_t i = 0; i < plan->fed.n; ++i)
+        m->given[plan->fed.slots[i]] = true;
+    coi_find_needed(m->graph->program, m->num_steps, m->wanted, m->given, m->graph->has_later,
+                    m->is_needed);
+    for (size_t i = 0; i < m->num_steps; ++i)
+        n += m->is_needed[i];
+    plan->num_slots = m->num_slots;
+    plan->cap_steps = n + 1;
+    plan->steps = coi_calloc(plan->memory, plan->cap_steps * sizeof(*plan->steps));
+    plan->dropped = coi_calloc(plan->memory, (m->num_slots + 1) * sizeof(*plan->dropped));
+    if (plan->steps == NULL || plan->dropped == NULL || !copy_steps(plan, m))
+        return false;
+    find_last_uses(plan, m);
+    return true;
+}
+
+/* Under the lock of the graph. */
+static bool
+make(coi_session_plan *plan, const co_graph *graph)
+{
+    making m;
+    bool   ok = making_open(&m, graph) && fill(plan, &m);
+
+    plan->version = graph->version;
+    making_close(&m);
+    return ok;
+}
+
+static coi_session_plan *
+plan_new(co_context *ctx, co_graph *graph, coi_slot_list *fetched, coi_slot_list *fed)
+{
+    coi_session_plan *plan = coi_object_new(&ctx->heap, &plan_class, sizeof(*plan));
+    bool              ok = false;
+
+    if (plan != NULL) {
+        plan->memory = graph->memory;
+        for (size_t i = 0; i < fetched->n; ++i)
+            coi_slot_list_add(ctx, &plan->fetched, fetched->slots[i]);
+        for (size_t i = 0; i < fed->n; ++i)
+            coi_slot_list_add(ctx, &plan->fed, fed->slots[i]);
+        coi_lock_take(&graph->lock);
+        ok = ctx->error.code == CO_OK && make(plan, graph);
+        coi_lock_give(&graph->lock);
+    }
+    if (ok)
+        return plan;
+    coi_unref(&ctx->heap, plan);
+    coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to plan the run of a session");
+    return NULL;
+}
+
+/* --- keeping them --- */
+
+static coi_session_plan *
+find(const co_session *session, const coi_slot_list *fetched, const coi_slot_list *fed)
+{
+    for (size_t i = session->num_plans; i > 0; --i) {
+        coi_session_plan *plan = session->plans[i - 1];
+
+        if (plan->version == session->graph->version && same_slots(&plan->fetched, fetched) &&
+            same_slots(&plan->fed, fed)) {
+            coi_ref(plan);
+            return plan;
+        }
+    }
+    return NULL;
+}
+
+coi_session_plan *
+coi_session_plan_for(co_context *ctx, co_session *session, coi_slot_list *fetched,
+                     coi_slot_list *fed)
+{
+    coi_session_plan *plan, *dropped = NULL;
+
+    coi_lock_take(&session->lock);
+    plan = find(session, fetched, fed);
+    coi_lock_give(&session->lock);
+    if (plan != NULL || (plan = plan_new(ctx, session->graph, fetched, fed)) == NULL)
+        return plan;
+    coi_ref(plan);
+    coi_lock_take(&session->lock); /* threads that were here at once keep one each */
+    if (session->num_plans == COI_MAX_PLANS) {
+        dropped = session->plans[0];
+        memmove(&session->plans[0], &session->plans[1],
+                --session->num_plans * sizeof(*session->plans));
+    }
+    session->plans[session->num_plans++] = plan;
+    coi_lock_give(&session->lock);
+    coi_unref(&ctx->heap, dropped);
+    return plan;
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See graph_run.h. */
+#include "strategy/graph_run.h"
+
+#include "base/text.h"
+#include "function/function.h"
+#include "function/value_tree.h"
+
+#include <string.h>
+
+static void
+destroy(coi_heap *heap, void *object)
+{
+    coi_graph_run *run = object;
+
+    for (int i = 0; i < run->num_programs; ++i) {
+        coi_unref(heap, run->programs[i]);
+        coi_unref(heap, run->outside[i]);
+    }
+    coi_unref(heap, run->strategy);
+    coi_object_free(heap, run, sizeof(*run));
+}
+
+static const coi_class run_class = { "run in a graph", destroy, NULL };
+
+coi_graph_run *
+coi_graph_run_new(co_context *ctx, co_strategy *strategy, const co_run_options *options)
+{
+    coi_graph_run *run = coi_object_new(&ctx->heap, &run_class, sizeof(*run));
+
+    if (run == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a run in a graph");
+        return NULL;
+    }
+    coi_ref(strategy);
+    run->strategy = strategy;
+    run->in_turn = options->in_turn;
+    run->has_kwargs = options->kwargs != NULL;
+    return run;
+}
+
+/* --- capturing --- */
+
+/* What the step returns is all that a session can ask for: an effect that it does not need never
+ * happens. */
+static void
+say_lost(co_context *ctx, const coi_program *program)
+{
+    size_t      num_slots = program->num_slots + 1, num_steps = program->num_steps + 1;
+    coi_memory *memory = program->memory;
+    bool       *wanted = coi_calloc(memory, num_slots), *is_needed = coi_calloc(memory, num_steps);
+
+    if (wanted != NULL && is_needed != NULL) {
+        coi_want_all(program, program->result, wanted);
+        coi_find_needed(program, program->num_steps, wanted, NULL, false, is_needed);
+        for (size_t i = 0; i < program->num_steps; ++i) {
+            const coi_program_step *step = &program->steps[i];
+
+            if (is_needed[i] || (step->op->writes & CO_RESOURCE_VARIABLE) == 0)
+                continue;
+            coi_log_line(&ctx->runtime->log, CO_LOG_WARNING,
+                         "%s:%d: %s in a step of a graph never runs, because nothing that the step "
+                         "returns needs it; return its result or co_last_operation, or let the "
+                         "result come after it (CO_CONTROL_DEPENDENCIES)",
+                         step->site.file != NULL ? coi_path_end(step->site.file, 120) : "?",
+                         step->site.line, step->call);
+        }
+    }
+    coi_free(memory, wanted, num_slots);
+    coi_free(memory, is_needed, num_steps);
+}
+
+coi_program *
+coi_graph_run_capture(co_context *ctx, coi_graph_run *run, coi_capture *capture, co_fn fn,
+                      void *user, co_value **args)
+{
+    coi_program *program = coi_program_new(ctx);
+    co_value    *types = program != NULL ? coi_types_of_args(ctx, *args) : NULL;
+    co_value    *symbols = types != NULL ? coi_symbols_of_types(ctx, program, types) : NULL;
+    co_value    *outside = NULL;
+
+    if (symbols == NULL) {
+        coi_unref(&ctx->heap, program);
+        return NULL;
+    }
+    ctx->capture = capture; /* around the step, whose values it may use */
+    program = coi_capture_part(ctx, program, "step", fn, user, symbols, &outside);
+    ctx->capture = NULL;
+    if (program == NULL)
+        return NULL;
+    run->programs[run->num_programs] = program;
+    coi_ref(outside);
+    run->outside[run->num_programs++] = outside;
+    if (run->num_programs == 1)
+        say_lost(ctx, program);
+    *args = co_tuple(ctx, (co_value *[]){ *args, outside }, 2);
+    return *args != NULL ? program : NULL;
+}
+
+co_value *
+coi_graph_run_record(co_context *ctx, coi_graph_run *run, co_value *args, co_value *kwargs,
+                     co_value *type)
+{
+    coi_graph_run_attrs attrs = { run, NULL };
+    co_value           *in[3] = { args, kwargs, NULL }, *result;
+
+    if (type == NULL || (kwargs == NULL && (in[1] = co_none(ctx)) == NULL) ||
+        (in[2] = co_tuple(ctx, run->outside, (size_t)run->num_programs)) == NULL)
+        return NULL;
+    result = coi_record_call(ctx, &coi_op_run_in_graph, &attrs, in, 3, type);
+    for (int i = 0; i < run->num_programs; ++i) { /* it is an operand now */
+        coi_unref(&ctx->heap, run->outside[i]);
+        run->outside[i] = NULL;
+    }
+    return result;
+}
+
+/* --- running --- */
+
+static bool
+hold_run(coi_heap *heap, void *to, const void *from)
+{
+    (void)heap;
+    (void)to;
+    coi_ref(((const coi_graph_run_attrs *)from)->run);
+    return true;
+}
+
+static void
+drop_run(coi_heap *heap, void *attrs)
+{
+    coi_unref(heap, ((coi_graph_run_attrs *)attrs)->run);
+}
+
+/* What all replicas of one run have. */
+typedef struct replaying {
+    const coi_graph_run_attrs *attrs;
+    co_value                  *outside;
+} replaying;
+
+static co_value *
+replay_replica(co_context *ctx, co_value *args, void *user)
+{
+    const replaying *r = user;
+    int              i = ctx->mode.local_replica;
+    co_value        *all;
+
+    if (args->kind != CO_KIND_TUPLE)
+        args = co_tuple(ctx, args->u.items.items, args->u.items.n);
+    all = args != NULL ? co_tuple(ctx, (co_value *[]){ args, r->outside->u.items.items[i] }, 2)
+                       : NULL;
+    return all != NULL
+               ? coi_program_replay_part(ctx, r->attrs->run->programs[i], all, r->attrs->is_needed)
+               : NULL;
+}
+
+static co_value *
+replay_run(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    replaying            r = { attrs, in[2] };
+    const coi_graph_run *run = r.attrs->run;
+    co_run_options       options = CO_RUN_OPTIONS_INIT;
+
+    (void)num_in;
+    options.kwargs = run->has_kwargs ? in[1] : NULL;
+    options.in_turn = run->in_turn;
+    return co_run_with(ctx, run->strategy, replay_replica, in[0], &r, &options);
+}
+
+#define RESOURCES (CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS)
+const coi_op coi_op_run_in_graph = {
+    COI_RECORDED("run_in_graph", "Runs the step of a graph on all replicas; co_run.", replay_run,
+                 RESOURCES, RESOURCES),
+    .attrs_rule = { COI_ATTRS_SIZE(coi_graph_run_attrs), hold_run, drop_run },
+};
+
+/* --- as much as is needed --- */
+
+/* Whether replicas make the same calls: then a call that one needs is made by all, and those that
+ * wait for each other meet. */
+static bool
+are_alike(const coi_graph_run *run)
+{
+    const coi_program *first = run->programs[0];
+
+    for (int i = 1; i < run->num_programs; ++i) {
+        if (run->programs[i]->num_steps != first->num_steps)
+            return false;
+        for (size_t k = 0; k < first->num_steps; ++k)
+            if (run->programs[i]->steps[k].op != first->steps[k].op)
+                return false;
+    }
+    return true;
+}
+
+typedef struct wanting {
+    uint64_t    graph;
+    const bool *wanted; /* by slot of the graph */
+} wanting;
+
+static bool
+is_unwanted(const co_value *leaf, void *arg)
+{
+    const wanting *w = arg;
+
+    return leaf->kind != CO_KIND_SYMBOLIC || leaf->u.symbol.program != w->graph ||
+           !w->wanted[leaf->u.symbol.slot];
+}
+
+/* The results of a replica's program that stand for results of the run which are wanted. */
+static void
+want_results(wanting *w, const co_value *merged, const coi_program *program, const co_value *own,
+             int replica, bool *wanted)
+{
+    coi_values items = coi_tree_items(own);
+
+    if (coi_is_distributed(merged) && !coi_is_distributed(own) &&
+        (size_t)replica < merged->u.per_replica.n)
+        merged = merged->u.per_replica.items[replica];
+    if (!coi_is_tree(own) || !coi_is_same_node(merged, own)) {
+        if (!coi_tree_all(merged, is_unwanted, w))
+            coi_want_all(program, own, wanted);
+        return;
+    }
+    for (size_t i = 0; i < items.n; ++i)
+        if (items.items[i] != NULL)
+            want_results(w, coi_tree_items(merged).items[i], program, items.items[i], replica,
+                         wanted);
+}
+
+static size_t
+count(const bool *is_needed, size_t n)
+{
+    size_t num = 0;
+
+    for (size_t i = 0; i < n; ++i)
+        num += is_needed[i];
+    return num;
+}
+
+/* What one replica needs, besides what is needed already; false without memory. */
+static bool
+need(coi_memory *memory, wanting *w, const coi_program_step *step, const coi_program *program,
+     int replica, bool *is_needed)
+{
+    size_t nbytes = program->num_slots + 1;
+    bool  *wanted = coi_calloc(memory, nbytes);
+
+    if (wanted == NULL)
+        return false;
+    want_results(w, step->result, program, program->result, replica, wanted);
+    coi_find_needed(program, program->num_steps, wanted, NULL, false, is_needed);
+    coi_free(memory, wanted, nbytes);
+    return true;
+}
+
+bool *
+coi_graph_run_needed(coi_memory *memory, const coi_program *graph, const coi_program_step *step,
+                     const bool *wanted, size_t *num_calls)
+{
+    const coi_graph_run *run = ((const coi_graph_run_attrs *)step->attrs)->run;
+    wanting              w = { graph->serial, wanted };
+    size_t               n = run->programs[0]->num_steps, before;
+    bool                *is_needed;
+
+    *num_calls = n + 1;
+    if (coi_is_operation(step->result) || !are_alike(run))
+        return NULL;
+    is_needed = coi_calloc(memory, n + 1);
+    if (is_needed == NULL)
+        return NULL;
+    do {
+        before = count(is_needed, n);
+        for (int i = 0; i < run->num_programs; ++i)
+            if (!need(memory, &w, step, run->programs[i], i, is_needed)) {
+                coi_free(memory, is_needed, n + 1);
+                return NULL;
+            }
+    } while (count(is_needed, n) != before);
+    return is_needed;
+}
