@@ -16,17 +16,16 @@
 #define ROUND_SECONDS 0.02
 #define CALL_SECONDS  0.5
 enum {
-    DRAINS = 3,
-    RANGE = 200000,
-    LONG_RANGE = 2000000,
-    SHUFFLED = 1000000,
+    RANGE = 20000,
+    LONG_RANGE = 500000,
+    SHUFFLED = 200000,
     BUFFER = 10000,
     BATCH = 100,
     ROWS = 20000,
     COLUMNS = 784,
     ROW_BATCH = 128,
     RECORD_BATCH = 256,
-    ELEMENTS = 40000, /* of distributed datasets, two numbers each */
+    ELEMENTS = 4000, /* of distributed datasets, two numbers each */
     FILE_BYTES = 64000000
 };
 
@@ -233,7 +232,7 @@ drain(const world *w, const char *name, co_dataset *dataset)
     co_context   *ctx = w->ctx;
     bench_samples us = { .n = 0 };
 
-    for (int i = 0; i < DRAINS; ++i) {
+    for (bench_clock c = bench_begin(BENCH_MAX_SAMPLES, CALL_SECONDS); bench_more(&c);) {
         double  begin = bench_now();
         int64_t count = 0;
 

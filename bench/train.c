@@ -20,8 +20,9 @@
 
 enum { TURNS = 6, PACES = 5, MAX_PROCESSES = 2 * TRAIN_NUM_STRATEGIES };
 #define TURN_SECONDS 0.25
-#define REST_SECONDS 0.05 /* threads of other libraries spin for a while after their last product  \
-                           */
+#define REST_SECONDS                                                                               \
+    0.05 /* threads of other libraries spin for a while after their last product                   \
+          */
 
 bench_train_options bench_train_what;
 
