@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TURNS = 6, PACES = 5, MAX_PROCESSES = 2 * TRAIN_NUM_STRATEGIES };
+enum { STARTS = 3, TURNS = 6, PACES = 5, MAX_PROCESSES = 2 * TRAIN_NUM_STRATEGIES };
 #define TURN_SECONDS 0.25
 #define REST_SECONDS                                                                               \
     0.05 /* threads of other libraries spin for a while after their last product                   \
@@ -55,9 +55,9 @@ typedef struct process {
     train_task    task;
     pid_t         id;
     FILE         *to, *from;
-    double        first_ms; /* from its start to the loss of its first step */
     double        first_loss;
     double        mib;
+    bench_samples first_ms; /* from its start to the loss of its first step */
     bench_samples rates;
 } process;
 
@@ -150,7 +150,7 @@ start(process *p)
     if (p->to == NULL || p->from == NULL)
         give_up(p, "there are no pipes");
     p->first_loss = read_number(p, "first");
-    p->first_ms = (bench_now() - begin) * 1e3;
+    bench_add(&p->first_ms, (bench_now() - begin) * 1e3);
 }
 
 static void
@@ -216,7 +216,8 @@ report_process(process *p, double best_rate)
 
     bench_report_rates(figure_name(p, "_rate"), "steps/s", &p->rates, limit,
                        "its matrix products at the best rate", (double)NAN);
-    report_one(figure_name(p, "_first_ms"), "ms", p->first_ms);
+    bench_report_samples(figure_name(p, "_first_ms"), "ms", &p->first_ms, (double)NAN, "",
+                         (double)NAN);
     report_one(figure_name(p, "_rss_mib"), "MiB", p->mib);
     report_one(figure_name(p, "_loss"), "loss", p->first_loss);
 }
@@ -392,8 +393,13 @@ measure(process *all, size_t n, const train_model *model)
 
     co_get_device_info(ctx, 0, &info);
     bench_check(ctx);
+    for (int round = 1; round < STARTS; ++round)
+        for (size_t i = 0; i < n; ++i) {
+            start(&all[i]);
+            end(&all[i]);
+        }
     for (size_t i = 0; i < n; ++i)
-        start(&all[i]);
+        start(&all[i]); /* for all turns */
     pace = bench_pace_begin(ctx, info.num_threads);
     for (int turn = 0; turn < TURNS; ++turn) {
         for (int i = 0; i < PACES; ++i)
