@@ -307,9 +307,9 @@ print_help(FILE *out)
         "\nWithout names all benchmarks run. Every figure is the best of many short rounds, with "
         "their median and a\nlimit measured in the same run. --json prints one object for each "
         "figure, --build what the library was\nbuilt with.\n\n"
-        "train: without --model and --strategy all of them. --function captures the step and "
-        "compares it with\nthe step itself. --steps prints the losses of N steps and measures "
-        "nothing. `make bench-peers` compares\nwith TensorFlow and PyTorch.\n");
+        "train: without --model and --strategy all of them, and the captured step on one device. "
+        "--function captures\nthe step and compares it with the step itself. --steps prints the losses "
+        "of N steps and measures nothing.\n`make bench-peers` compares with TensorFlow and PyTorch.\n");
 }
 
 /* Figures depend on these, and a build without oneDNN looks like any other. */

@@ -56,7 +56,8 @@ typedef struct process {
     pid_t         id;
     FILE         *to, *from;
     double        first_loss;
-    double        mib;
+    double        mib;      /* the most that was resident */
+    double        held_mib; /* the most that the library held */
     bench_samples first_ms; /* from its start to the loss of its first step */
     bench_samples rates;
 } process;
@@ -163,10 +164,14 @@ say(process *p, const char *command, double number)
 static void
 end(process *p)
 {
-    int status;
+    char *line, *rest;
+    int   status;
 
     fclose(p->to); /* the end of its input */
-    p->mib = read_number(p, "memory");
+    line = read_answer(p, "memory");
+    p->mib = strtod(line, &rest);
+    p->held_mib = strtod(rest, NULL);
+    free(line);
     fclose(p->from);
     if (waitpid(p->id, &status, 0) != p->id || status != 0)
         give_up(p, "the process that trains failed");
@@ -219,6 +224,7 @@ report_process(process *p, double best_rate)
     bench_report_samples(figure_name(p, "_first_ms"), "ms", &p->first_ms, (double)NAN, "",
                          (double)NAN);
     report_one(figure_name(p, "_rss_mib"), "MiB", p->mib);
+    report_one(figure_name(p, "_held_mib"), "MiB", p->held_mib);
     report_one(figure_name(p, "_loss"), "loss", p->first_loss);
 }
 
@@ -268,22 +274,29 @@ find_process(process *all, size_t n, const char *strategy, bool function)
     return NULL;
 }
 
-/* What a captured step is to the step itself. */
+static void
+report_memory(const char *what, const char *model, double ratio, double goal)
+{
+    char         name[80];
+    bench_figure figure = { name, "ratio", ratio, ratio, (double)NAN, "", goal, false };
+
+    snprintf(name, sizeof(name), "%s_%s", what, model);
+    bench_report(&figure);
+}
+
+/* What a captured step is to the step itself: its rate and, on one device, its memory, that of the
+ * process and that which the library holds. */
 static void
 report_function(process *captured, process *eager, const goals *goal)
 {
-    const char  *model = eager->task.model->name;
-    bool         one = strcmp(eager->task.strategy->name, "one") == 0;
-    char         name[80];
-    bench_figure memory = {
-        name,        "ratio", captured->mib / eager->mib, captured->mib / eager->mib,
-        (double)NAN, "",      goal->function_mem,         false
-    };
+    const char *model = eager->task.model->name;
+    bool        one = strcmp(eager->task.strategy->name, "one") == 0;
 
     report_ratio(figure_name(captured, ""), captured, eager, one ? goal->function : (double)NAN);
-    snprintf(name, sizeof(name), "function_mem_%s", model);
-    if (one)
-        bench_report(&memory);
+    if (one) {
+        report_memory("function_mem", model, captured->mib / eager->mib, goal->function_mem);
+        report_memory("function_held", model, captured->held_mib / eager->held_mib, (double)NAN);
+    }
 }
 
 /* What a strategy of two replicas is to one device with as many threads. */
@@ -332,27 +345,40 @@ why_no_mpi(void)
     return why;
 }
 
+/* What a strategy is measured or compared in: as it is, captured, or both. */
+static void
+choose_modes(const train_strategy *s, bool *eager, bool *captured)
+{
+    const bench_train_options *what = &bench_train_what;
+    bool                       chosen = is_chosen(what->strategy, s->name);
+    bool                       is_one = strcmp(s->name, "one") == 0;
+    bool                       measures = what->steps == 0;
+    /* two replicas are compared with one device */
+    bool is_base = measures && is_one && what->strategy != NULL &&
+                   (strcmp(what->strategy, "mirrored2") == 0 ||
+                    strcmp(what->strategy, "mpi2") == 0);
+
+    *eager = (chosen && (measures || !what->function)) || is_base;
+    *captured = chosen && (what->function || (measures && is_one && what->strategy == NULL));
+}
+
 static size_t
 choose_processes(const train_model *model, process *all)
 {
-    const bench_train_options *what = &bench_train_what;
-    size_t                     n = 0;
+    size_t n = 0;
 
     for (size_t i = 0; i < TRAIN_NUM_STRATEGIES; ++i) {
         const train_strategy *s = &train_strategies[i];
-        bool                  chosen = is_chosen(what->strategy, s->name);
-        /* two replicas are compared with one device */
-        bool is_base = what->steps == 0 && strcmp(s->name, "one") == 0 && what->strategy != NULL &&
-                       (strcmp(what->strategy, "mirrored2") == 0 ||
-                        strcmp(what->strategy, "mpi2") == 0);
+        bool                  eager, captured;
 
-        if (chosen && s->processes > 1 && why_no_mpi() != NULL) {
+        choose_modes(s, &eager, &captured);
+        if ((eager || captured) && s->processes > 1 && why_no_mpi() != NULL) {
             fprintf(stderr, "cohort-bench: train %s is left out: %s\n", s->name, why_no_mpi());
             continue;
         }
-        if ((chosen && (what->steps == 0 || !what->function)) || is_base)
+        if (eager)
             all[n++].task = (train_task){ model, s, false };
-        if (chosen && what->function)
+        if (captured)
             all[n++].task = (train_task){ model, s, true };
     }
     return n;

@@ -9,7 +9,8 @@
  *
  *     time SECONDS   rates R...    steps per second of short rounds, for about that long
  *     steps N        losses L...   the losses of the next N steps
- *     end            memory M      the most memory it ever had, in MiB; then it ends
+ *     end            memory M [L]  the most memory it ever had, in MiB, and of it the library; then
+ *                                  it ends
  *
  * The end of its input is the same as "end".
  */

@@ -249,7 +249,8 @@ lead(trainer *tr)
         fflush(stdout);
     }
     agreed(tr, 0);
-    printf("memory %.6g\n", bench_peak_mib());
+    printf("memory %.6g %.6g\n", bench_peak_mib(),
+           (double)bench_memory(tr->ctx).peak_bytes / (1 << 20));
     fflush(stdout);
     return code;
 }

@@ -64,7 +64,7 @@ form="^\{\"name\": \"[a-z0-9_]+\", \"value\": $number, \"median\": $number, \"un
     fail "cohort-bench train --model mlp_small --strategy mirrored2 --function fails: $(cat "$scratch/said")"
 grep -vqE "$form" "$scratch/figures" && fail "not in the form: $(cat "$scratch/figures")"
 for program in one mirrored2 mirrored2_function; do
-    for what in rate first_ms rss_mib loss; do
+    for what in rate first_ms rss_mib held_mib loss; do
         grep -q "\"name\": \"train_mlp_small_${program}_$what\"" "$scratch/figures" || fail "train_mlp_small_${program}_$what is missing"
     done
 done
