@@ -38,7 +38,7 @@ bench:
 
 # PEERS="--turns 3 ..." are options of scripts/bench-peers. COHORT_PEERS names the folder of the virtual environments.
 bench-peers:
-	@scripts/install-packages bench
+	@scripts/install-packages peers
 	@$(MAKE) --no-print-directory all
 	@scripts/bench-peers --build $(BUILD) $(PEERS)
 
