@@ -4,6 +4,7 @@
  * kernels. Each case compares with the function as it is without capturing, bit by bit.
  */
 #include "function_worlds.h"
+#include "hooks.h"
 
 #include <pthread.h>
 
@@ -451,4 +452,51 @@ CO_TEST_WITH(observers_see_every_kernel, "FN-2", "cpus=1")
     co_unobserve(ctx, observer);
     CO_EXPECT_INT(captured, eager);
     CO_EXPECT_MORE(eager, 10);
+}
+
+/* --- want of memory --- */
+
+/* Three calls; whether all were right. Those that were not say so. */
+static bool
+call_thrice(co_context *ctx)
+{
+    co_function *f = co_function_of(ctx, second_gradient, NULL, NULL);
+    bool         ok = true;
+
+    for (int i = 0; i < 3 && ok; ++i) {
+        co_value *args = co_args(ctx, vector(ctx, i, 200)), *planned = co_call(ctx, f, args);
+        co_value *eager = second_gradient(ctx, args, NULL);
+
+        ok = co_ok(ctx);
+        if (ok)
+            expect_same(ctx, eager, planned);
+    }
+    return ok && co_ok(ctx);
+}
+
+CO_TEST_BARE(without_memory_for_a_plan_the_calls_are_made, "FN-10")
+{
+    bool done = false;
+    int  survived = 0;
+
+    for (long long n = 1; !done; ++n) {
+        test_hooks hooks;
+        co_options options = CO_OPTIONS_INIT;
+        co_context *own;
+
+        test_hooks_init(&hooks, n);
+        options.allocator = &hooks.allocator;
+        own = co_open_with(&options);
+        if (own != NULL) {
+            bool right = call_thrice(own);
+
+            CO_EXPECT_TRUE(right || co_error(own)->code == CO_RESOURCE_EXHAUSTED);
+            done = atomic_load(&hooks.requests) < n;
+            survived += right && !done;
+            co_clear(own);
+            co_close(own);
+        }
+        CO_EXPECT_INT(atomic_load(&hooks.blocks), 0);
+    }
+    CO_EXPECT_MORE(survived, 0);
 }

@@ -62,6 +62,8 @@ coi_copy_tensor(co_context *ctx, co_value *tensor, co_device *device)
         coi_note_operand(ctx, tensor, t.to);
         return t.to;
     }
+    if (coi_records_kernels(ctx))
+        ctx->kernel_recorder->other(ctx->kernel_recorder, coi_op_copy_to_device.name);
     coi_execute_body(ctx, &coi_op_copy_to_device, shown, copy, &t);
     return t.to;
 }
