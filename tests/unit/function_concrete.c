@@ -419,3 +419,27 @@ CO_TEST(gradients_pass_operators_with_computed_attributes, "FN-8")
 
     expect_same(ctx, gradient_of_tile(ctx, args, NULL), co_call(ctx, f, args));
 }
+
+/* --- want of memory --- */
+
+static bool
+concrete_and_attributes(co_context *ctx)
+{
+    co_function *f, *c;
+    co_value    *args, *seen;
+
+    if (ctx == NULL)
+        return false;
+    f = co_function_of(ctx, gradient_of_tile, NULL, NULL);
+    args = co_args(ctx, co_scalar_int32(ctx, 3), floats(ctx, 1, 2));
+    c = f != NULL && args != NULL ? co_function_concrete(ctx, f, args) : NULL;
+    seen = c != NULL ? co_call(ctx, c, args) : NULL;
+    return seen != NULL && co_function_arg_specs(ctx, c) != NULL &&
+           co_function_result_spec(ctx, c) != NULL && co_value_num_elements(ctx, seen) == 2;
+}
+
+CO_TEST_BARE(want_of_memory_for_a_concrete_function_is_an_error, "")
+{
+    (void)ctx;
+    CO_EXPECT_SURVIVES_NO_MEMORY(NULL, concrete_and_attributes);
+}

@@ -418,3 +418,27 @@ CO_TEST(wrong_uses_of_datasets_and_iterators_as_values_are_said, "FN-11 FN-13")
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "each call of that function has its own");
     co_release(ctx, kept);
 }
+
+/* --- want of memory --- */
+
+static bool
+loops_and_iterators(co_context *ctx)
+{
+    co_value    *d, *sums;
+    co_function *f;
+
+    if (ctx == NULL)
+        return false;
+    d = co_dataset_value(ctx, co_dataset_range(ctx, 3, 7, 1));
+    f = co_function_of(ctx, loop_over_rest, NULL, NULL);
+    if (d == NULL || f == NULL)
+        return false;
+    sums = co_call(ctx, f, co_args(ctx, d));
+    return sums != NULL && co_item_int(ctx, co_at(ctx, sums, 0)) == 3;
+}
+
+CO_TEST_BARE(want_of_memory_in_loops_over_datasets_is_an_error, "")
+{
+    (void)ctx;
+    CO_EXPECT_SURVIVES_NO_MEMORY(NULL, loops_and_iterators);
+}
