@@ -397,6 +397,63 @@ CO_TEST(attributes_may_be_tensors_of_a_captured_function, "FN-7")
     CO_EXPECT_INT(captures(ctx, f), 1);
 }
 
+/* An operator and one of its attributes, a list with the argument in it, or the argument. */
+typedef struct computed_attribute {
+    const char *op, *attribute;
+    int64_t     before[2]; /* numbers of the list before the argument; below -1: none */
+    bool        is_list;
+    int         n; /* the argument */
+} computed_attribute;
+
+static co_value *
+with_attribute(co_context *ctx, co_value *args, void *user)
+{
+    const computed_attribute *a = user;
+    co_value                 *items[3], *n = co_at(ctx, args, 1), *attrs;
+    size_t                    count = 0;
+
+    for (int i = 0; i < 2; ++i)
+        if (a->before[i] >= -1)
+            items[count++] = co_int(ctx, a->before[i]);
+    items[count++] = n;
+    if (a->is_list)
+        n = co_list(ctx, items, count);
+    attrs = co_dict(ctx, &a->attribute, &n, 1);
+    return co_op_call(ctx, a->op, co_args(ctx, co_at(ctx, args, 0)), attrs);
+}
+
+CO_TEST(many_operators_take_computed_attributes, "FN-7")
+{
+    static const computed_attribute rows[] = {
+        { "tile", "multiples", { 2, -2 }, true, 3 },
+        { "reshape", "shape", { 3, -2 }, true, 4 },
+        { "reshape", "shape", { -1, -2 }, true, 6 },
+        { "expand_dims", "axis", { -2, -2 }, false, 1 },
+        { "reduce_sum", "axis", { -2, -2 }, true, 1 },
+        { "transpose", "perm", { 1, -2 }, true, 0 },
+        { "reverse", "axis", { -2, -2 }, true, 1 },
+        { "cumsum", "axis", { -2, -2 }, false, 1 },
+        { "top_k", "k", { -2, -2 }, false, 2 },
+        { "softmax", "axis", { -2, -2 }, false, 0 },
+        { "broadcast_to", "shape", { 5, 2 }, true, 6 },
+    };
+    float         data[12];
+    co_value     *x;
+    const int64_t dims[2] = { 2, 6 };
+
+    for (int i = 0; i < 12; ++i)
+        data[i] = 0.5f * (float)((7 * i) % 12);
+    x = co_tensor(ctx, CO_FLOAT32, dims, 2, data);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+        computed_attribute row = rows[i];
+        co_value          *args = co_args(ctx, x, co_scalar_int32(ctx, row.n));
+        co_function       *f = co_function_of(ctx, with_attribute, &row, NULL);
+
+        expect_same(ctx, with_attribute(ctx, args, &row), co_call(ctx, f, args));
+    }
+    CO_EXPECT_OK(ctx);
+}
+
 static co_value *
 gradient_of_tile(co_context *ctx, co_value *args, void *user)
 {
