@@ -102,6 +102,8 @@ coi_same_host_value(const co_value *a, const co_value *b)
     if (a->kind == CO_KIND_STRING)
         return a->u.string.nbytes == b->u.string.nbytes &&
                memcmp(a->u.string.data, b->u.string.data, a->u.string.nbytes) == 0;
+    if (a->kind == CO_KIND_FUNCTION)
+        return coi_kind_of(a)->same(a, b);
     return a->kind == CO_KIND_NONE || a == b;
 }
 

@@ -138,6 +138,49 @@ CO_TEST(a_concrete_function_is_called_in_functions_and_under_tapes, "FN-8 FN-12"
     CO_EXPECT_INT(captures(ctx, f), 1);
 }
 
+/* --- functions as arguments --- */
+
+static co_value *
+call_argument(co_context *ctx, co_value *args, void *user)
+{
+    co_function *f = co_value_function(ctx, co_at(ctx, args, 0));
+    co_value    *x = co_at(ctx, args, 1);
+
+    (void)user;
+    return f != NULL ? co_neg(ctx, co_call(ctx, f, co_args(ctx, x, x))) : NULL;
+}
+
+static co_value *
+sum_of_both(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    return co_add(ctx, co_at(ctx, args, 0), co_at(ctx, args, 1));
+}
+
+CO_TEST(a_function_is_an_argument_of_another, "FN-2")
+{
+    co_function *f = co_function_of(ctx, call_argument, NULL, NULL);
+    co_function *times = co_function_of(ctx, product, NULL, NULL);
+    co_function *plus = co_function_of(ctx, sum_of_both, NULL, NULL);
+    co_value    *x = floats(ctx, 1, 3);
+    char         text[100];
+
+    for (int i = 0; i < 2; ++i) {
+        expect_same(ctx, co_neg(ctx, co_square(ctx, x)),
+                    co_call(ctx, f, co_args(ctx, co_function_value(ctx, times), x)));
+        expect_same(ctx, co_neg(ctx, co_add(ctx, x, x)),
+                    co_call(ctx, f, co_args(ctx, co_function_value(ctx, plus), x)));
+    }
+    CO_EXPECT_INT(captures(ctx, f), 2);
+    CO_EXPECT_INT(captures(ctx, times), 1);
+    co_format(ctx, co_function_value(ctx, plus), text, sizeof(text));
+    CO_EXPECT_STR(text, "Function 'function'");
+    CO_EXPECT_NULL(co_value_function(ctx, x));
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "function");
+    CO_EXPECT_NULL(co_function_value(ctx, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "function");
+}
+
 /* --- signatures in steps --- */
 
 static co_value *
