@@ -94,8 +94,8 @@ CO_API co_value *co_call(co_context *ctx, co_function *function, co_value *args)
 CO_API co_value *co_captured(co_context *ctx, co_value *args, void *function);
 
 /**
- * A captured function as a value, so that it can be an argument of another: each function is another
- * type. co_value_function gives the function of a value, as a handle of ctx's block; CO_TYPE_ERROR
+ * A captured function as a value, so that it can be an argument of another, which keeps it: each
+ * function is another type. co_value_function gives the function of a value, as a handle of ctx's block; CO_TYPE_ERROR
  * for anything else.
  */
 CO_API co_value    *co_function_value(co_context *ctx, co_function *function);
