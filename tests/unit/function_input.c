@@ -289,6 +289,22 @@ CO_TEST(a_dataset_is_reduced_in_a_function, "FN-7 DS-ITER-9")
     CO_EXPECT_INT(captures(ctx, f), 1);
 }
 
+CO_TEST(a_function_that_makes_datasets_passes_the_check, "FN-7")
+{
+    co_function_options options = CO_FUNCTION_OPTIONS_INIT;
+    co_function        *f;
+    co_value           *d = co_dataset_value(ctx, co_dataset_range(ctx, 0, 5, 1));
+
+    options.check = true;
+    f = co_function_of(ctx, sum_of_batches, NULL, &options);
+    for (int i = 0; i < 3; ++i)
+        expect_sums(ctx, co_call(ctx, f, co_args(ctx, d)), 10, 3);
+    f = co_function_of(ctx, loop_over_rest, NULL, &options);
+    for (int i = 0; i < 3; ++i)
+        CO_EXPECT_NOT_NULL(co_call(ctx, f, co_args(ctx, d)));
+    CO_EXPECT_OK(ctx);
+}
+
 /* --- distributed --- */
 
 static co_value *
