@@ -5,6 +5,8 @@
  */
 #include "test.h"
 
+#include <stdatomic.h>
+
 static int64_t
 captures(co_context *ctx, const co_function *f)
 {
@@ -233,7 +235,7 @@ CO_TEST(a_tape_outside_sees_through_a_call, "FN-8")
 typedef struct model {
     co_value     *w, *b;
     co_optimizer *optimizer;
-    int           calls;
+    atomic_int    calls; /* by replicas at the same time */
 } model;
 
 static co_value *

@@ -9,6 +9,8 @@
 
 #include "test.h"
 
+#include <stdatomic.h>
+
 /* What a body works on. */
 typedef struct world {
     co_strategy   *strategy;
@@ -17,7 +19,7 @@ typedef struct world {
     co_optimizer  *optimizer;
     co_reduce_op   op;
     co_aggregation aggregation;
-    int            calls; /* of the body itself */
+    atomic_int     calls; /* of the body itself, by replicas at the same time */
 } world;
 
 typedef void (*world_fn)(co_context *ctx, world *w);
