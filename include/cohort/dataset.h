@@ -627,7 +627,7 @@ CO_API co_value *co_get_next(co_context *ctx, co_iterator *iterator);
 CO_API co_value *co_get_next_as_optional(co_context *ctx, co_iterator *iterator);
 /**
  * An iterator as a value, as co_dataset_value is one: a captured function reads the iterator that
- * each call brings. co_value_iterator gives the iterator of a value, as a handle of ctx's block;
+ * each call brings, and keeps the one that it was captured with. co_value_iterator gives the iterator of a value, as a handle of ctx's block;
  * CO_TYPE_ERROR for anything else.
  */
 CO_API co_value    *co_iterator_value(co_context *ctx, co_iterator *iterator);

@@ -94,6 +94,14 @@ CO_API co_value *co_call(co_context *ctx, co_function *function, co_value *args)
 CO_API co_value *co_captured(co_context *ctx, co_value *args, void *function);
 
 /**
+ * A captured function as a value, so that it can be an argument of another, which keeps it: each
+ * function is another type. co_value_function gives the function of a value, as a handle of ctx's block; CO_TYPE_ERROR
+ * for anything else.
+ */
+CO_API co_value    *co_function_value(co_context *ctx, co_function *function);
+CO_API co_function *co_value_function(co_context *ctx, co_value *value);
+
+/**
  * The function for arguments of one type, captured now if it was not yet: what get_concrete_function
  * is to the documents. `args` is a tuple or list of specs, of examples, or of structures of these;
  * host values and variables are themselves. NULL, or an empty one, stands for the signature. The

@@ -72,6 +72,7 @@ typedef enum co_kind {
     CO_KIND_SYMBOLIC, /* a tensor of a function that is being captured: it has a type and no
                        * elements yet (function.h) */
     CO_KIND_ITERATOR, /* of co_iterator_value */
+    CO_KIND_FUNCTION, /* of co_function_value */
     CO_NUM_KINDS
 } co_kind;
 

@@ -112,7 +112,7 @@ value_of(co_context *ctx, co_kind kind, void *object)
     co_value *value = coi_value_new(&ctx->heap, kind);
 
     if (value == NULL) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %s as a value", coi_a_kind(kind));
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %s as a value", coi_a_kind((int)kind));
         return NULL;
     }
     coi_ref(object);

@@ -92,6 +92,8 @@ same_operand(co_value *leaf, co_value *other, void *arg)
         return leaf->u.symbol.slot == other->u.symbol.slot;
     if (leaf->kind == CO_KIND_TENSOR)
         return leaf == other || same_constant(arg, leaf, other);
+    if (coi_kind_of(leaf)->is_made_of != NULL) /* a function may make its datasets each time */
+        return coi_is_like_input(leaf, other);
     return coi_is_variable(leaf) ? leaf->u.variable == other->u.variable
                                  : coi_same_host_value(leaf, other);
 }

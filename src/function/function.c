@@ -627,6 +627,61 @@ co_captured(co_context *ctx, co_value *args, void *function)
     return co_call(ctx, step, args);
 }
 
+/* --- as a value --- */
+
+static void
+destroy_value(coi_heap *heap, co_value *value)
+{
+    coi_unref(heap, value->u.object);
+}
+
+static void
+print_value(coi_printer *out, const co_value *value)
+{
+    coi_print(out, "Function '%.60s'", ((const co_function *)value->u.object)->name);
+}
+
+static bool
+is_same_function(const co_value *a, const co_value *b)
+{
+    return a->u.object == b->u.object;
+}
+
+const coi_kind_ops coi_function_kind = {
+    .name = "function",
+    .a_name = "a function",
+    .destroy = destroy_value,
+    .print = print_value,
+    .same = is_same_function,
+};
+
+co_value *
+co_function_value(co_context *ctx, co_function *function)
+{
+    co_value *value;
+
+    COI_ENTER(ctx, "function_value", NULL);
+    if (!coi_check_object(ctx, function, &function_class, 2, "function"))
+        return NULL;
+    value = coi_value_new(&ctx->heap, CO_KIND_FUNCTION);
+    if (value == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a function as a value");
+        return NULL;
+    }
+    coi_ref(function);
+    value->u.object = function;
+    return coi_own(ctx, value);
+}
+
+co_function *
+co_value_function(co_context *ctx, co_value *value)
+{
+    COI_ENTER(ctx, "value_function", NULL);
+    return coi_check_kind(ctx, value, CO_KIND_FUNCTION, 2, "value")
+               ? coi_own_ref(ctx, value->u.object)
+               : NULL;
+}
+
 /* --- concrete functions --- */
 
 /* A function with this program alone: a value of the block, or NULL with an error. */

@@ -74,6 +74,9 @@ bool coi_check_same_program(co_context *ctx, const char *name, const coi_program
 /* signature.c */
 /* Whether host values are one for the choice of a program: 1, 1.0 and true are. */
 bool coi_same_host_value(const co_value *a, const co_value *b);
+/* Whether a program can take the elements of the second dataset or iterator in the place of those
+ * of the first. */
+bool coi_is_like_input(const co_value *a, const co_value *b);
 /* The type of arguments, by which a program is found: specs in the place of tensors, host values
  * and variables as they are. A value of the block, or NULL with an error. */
 co_value *coi_types_of_args(co_context *ctx, co_value *args);

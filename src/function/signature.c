@@ -102,6 +102,8 @@ coi_same_host_value(const co_value *a, const co_value *b)
     if (a->kind == CO_KIND_STRING)
         return a->u.string.nbytes == b->u.string.nbytes &&
                memcmp(a->u.string.data, b->u.string.data, a->u.string.nbytes) == 0;
+    if (a->kind == CO_KIND_FUNCTION)
+        return coi_kind_of(a)->same(a, b);
     return a->kind == CO_KIND_NONE || a == b;
 }
 
@@ -159,9 +161,8 @@ has_element_spec(co_value *spec, co_value *value, void *arg)
     return has_spec(spec, value);
 }
 
-/* A dataset or iterator whose elements a program can take in the place of those of the first. */
-static bool
-is_like_input(const co_value *a, const co_value *b)
+bool
+coi_is_like_input(const co_value *a, const co_value *b)
 {
     return a->kind == b->kind &&
            coi_tree_pair(coi_kind_of(a)->element_spec(a), coi_kind_of(b)->element_spec(b),
@@ -176,7 +177,7 @@ fits_leaf(co_value *type, co_value *value, void *arg)
     if (type->kind == CO_KIND_SPEC)
         return (value->kind == CO_KIND_TENSOR || coi_is_type(value)) && has_spec(type, value);
     if (coi_kind_of(type)->element_spec != NULL)
-        return is_like_input(type, value) &&
+        return coi_is_like_input(type, value) &&
                first_position(a->first, type) == first_position(a->second, value);
     if (coi_is_variable(type))
         return coi_is_variable(value) && is_like_variable(type->u.variable, value->u.variable) &&

@@ -16,6 +16,7 @@ extern const coi_kind_ops coi_list_kind, coi_tuple_kind, coi_named_tuple_kind,
     coi_dict_kind;                                             /* context/kinds_structure.c */
 extern const coi_kind_ops coi_slices_kind;                     /* ops/array/kinds_slices.c */
 extern const coi_kind_ops coi_dataset_kind, coi_iterator_kind; /* data/kinds_input.c */
+extern const coi_kind_ops coi_function_kind;                   /* function/function.c */
 
 static const coi_kind_ops null_kind = { .name = "NULL", .a_name = "NULL" };
 
@@ -39,6 +40,7 @@ const coi_kind_ops *coi_kinds[COI_NUM_KINDS] = {
     [CO_KIND_DATASET] = &coi_dataset_kind,
     [CO_KIND_SYMBOLIC] = &coi_symbolic_kind,
     [CO_KIND_ITERATOR] = &coi_iterator_kind,
+    [CO_KIND_FUNCTION] = &coi_function_kind,
 };
 _Static_assert(CO_NUM_KINDS <= COI_PRIVATE_KINDS, "public kinds come before private ones");
 

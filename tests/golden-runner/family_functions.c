@@ -160,6 +160,9 @@ golden_run_functions(golden_case *c)
         json_decref(seen);
         golden_put(c, "results", json_incref(expected)); /* judged above, with its alternatives */
     }
+    for (golden_closure *closure = w.closures; closure != NULL; closure = closure->next)
+        if (closure->handle != NULL)
+            co_release(c->ctx, closure->handle);
     /* Handles first: they point to functions of the case. */
     co_block_end(c->ctx);
     golden_free_rooms(&w);

@@ -86,7 +86,7 @@ interpret_captured(co_context *ctx, co_value *args, void *user)
     pthread_mutex_unlock(&closure->w->lock);
     memset(things, 0, sizeof(things));
     for (size_t i = 0; i < n && i < GOLDEN_MAX_ARGS; ++i)
-        things[i] = golden_thing_of(ctx, co_at(ctx, args, i));
+        things[i] = golden_thing_of(closure->w, ctx, co_at(ctx, args, i));
     if (closure->num_fixed > 0 &&
         !bind_defaults(&f, closure, n += (size_t)closure->num_fixed, things))
         return NULL;
@@ -300,7 +300,7 @@ values_of(golden_frame *f, const golden_thing *args, int n)
     for (int i = 0; i < n; ++i) {
         values[i] = golden_value_of(f->ctx, args[i]);
         if (values[i] == NULL && co_ok(f->ctx))
-            golden_refuse(f, "functions as arguments of a captured function or step");
+            golden_refuse(f, "tapes as arguments of a captured function or step");
         if (values[i] == NULL)
             return NULL;
     }
@@ -348,7 +348,7 @@ golden_call_values(co_context *ctx, golden_closure *closure, co_value *const *ar
     if (closure->function != NULL)
         return co_call(ctx, closure->function, co_tuple(ctx, args, (size_t)n));
     for (int i = 0; i < n; ++i)
-        things[i] = golden_thing_of(ctx, args[i]);
+        things[i] = golden_thing_of(closure->w, ctx, args[i]);
     result = golden_interpret(ctx, closure, things, n);
     return result.kind == GOLDEN_VALUE ? result.u.value : NULL;
 }

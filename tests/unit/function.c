@@ -235,7 +235,7 @@ CO_TEST(a_tape_outside_sees_through_a_call, "FN-8")
 typedef struct model {
     co_value     *w, *b;
     co_optimizer *optimizer;
-    atomic_int    calls; /* by any replica */
+    atomic_int    calls; /* by replicas at the same time */
 } model;
 
 static co_value *

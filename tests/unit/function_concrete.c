@@ -138,6 +138,49 @@ CO_TEST(a_concrete_function_is_called_in_functions_and_under_tapes, "FN-8 FN-12"
     CO_EXPECT_INT(captures(ctx, f), 1);
 }
 
+/* --- functions as arguments --- */
+
+static co_value *
+call_argument(co_context *ctx, co_value *args, void *user)
+{
+    co_function *f = co_value_function(ctx, co_at(ctx, args, 0));
+    co_value    *x = co_at(ctx, args, 1);
+
+    (void)user;
+    return f != NULL ? co_neg(ctx, co_call(ctx, f, co_args(ctx, x, x))) : NULL;
+}
+
+static co_value *
+sum_of_both(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    return co_add(ctx, co_at(ctx, args, 0), co_at(ctx, args, 1));
+}
+
+CO_TEST(a_function_is_an_argument_of_another, "FN-2")
+{
+    co_function *f = co_function_of(ctx, call_argument, NULL, NULL);
+    co_function *times = co_function_of(ctx, product, NULL, NULL);
+    co_function *plus = co_function_of(ctx, sum_of_both, NULL, NULL);
+    co_value    *x = floats(ctx, 1, 3);
+    char         text[100];
+
+    for (int i = 0; i < 2; ++i) {
+        expect_same(ctx, co_neg(ctx, co_square(ctx, x)),
+                    co_call(ctx, f, co_args(ctx, co_function_value(ctx, times), x)));
+        expect_same(ctx, co_neg(ctx, co_add(ctx, x, x)),
+                    co_call(ctx, f, co_args(ctx, co_function_value(ctx, plus), x)));
+    }
+    CO_EXPECT_INT(captures(ctx, f), 2);
+    CO_EXPECT_INT(captures(ctx, times), 1);
+    co_format(ctx, co_function_value(ctx, plus), text, sizeof(text));
+    CO_EXPECT_STR(text, "Function 'function'");
+    CO_EXPECT_NULL(co_value_function(ctx, x));
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "function");
+    CO_EXPECT_NULL(co_function_value(ctx, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "function");
+}
+
 /* --- signatures in steps --- */
 
 static co_value *
@@ -397,6 +440,63 @@ CO_TEST(attributes_may_be_tensors_of_a_captured_function, "FN-7")
     CO_EXPECT_INT(captures(ctx, f), 1);
 }
 
+/* An operator and one of its attributes, a list with the argument in it, or the argument. */
+typedef struct computed_attribute {
+    const char *op, *attribute;
+    int64_t     before[2]; /* numbers of the list before the argument; below -1: none */
+    bool        is_list;
+    int         n; /* the argument */
+} computed_attribute;
+
+static co_value *
+with_attribute(co_context *ctx, co_value *args, void *user)
+{
+    const computed_attribute *a = user;
+    co_value                 *items[3], *n = co_at(ctx, args, 1), *attrs;
+    size_t                    count = 0;
+
+    for (int i = 0; i < 2; ++i)
+        if (a->before[i] >= -1)
+            items[count++] = co_int(ctx, a->before[i]);
+    items[count++] = n;
+    if (a->is_list)
+        n = co_list(ctx, items, count);
+    attrs = co_dict(ctx, &a->attribute, &n, 1);
+    return co_op_call(ctx, a->op, co_args(ctx, co_at(ctx, args, 0)), attrs);
+}
+
+CO_TEST(many_operators_take_computed_attributes, "FN-7")
+{
+    static const computed_attribute rows[] = {
+        { "tile", "multiples", { 2, -2 }, true, 3 },
+        { "reshape", "shape", { 3, -2 }, true, 4 },
+        { "reshape", "shape", { -1, -2 }, true, 6 },
+        { "expand_dims", "axis", { -2, -2 }, false, 1 },
+        { "reduce_sum", "axis", { -2, -2 }, true, 1 },
+        { "transpose", "perm", { 1, -2 }, true, 0 },
+        { "reverse", "axis", { -2, -2 }, true, 1 },
+        { "cumsum", "axis", { -2, -2 }, false, 1 },
+        { "top_k", "k", { -2, -2 }, false, 2 },
+        { "softmax", "axis", { -2, -2 }, false, 0 },
+        { "broadcast_to", "shape", { 5, 2 }, true, 6 },
+    };
+    float         data[12];
+    co_value     *x;
+    const int64_t dims[2] = { 2, 6 };
+
+    for (int i = 0; i < 12; ++i)
+        data[i] = 0.5f * (float)((7 * i) % 12);
+    x = co_tensor(ctx, CO_FLOAT32, dims, 2, data);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+        computed_attribute row = rows[i];
+        co_value          *args = co_args(ctx, x, co_scalar_int32(ctx, row.n));
+        co_function       *f = co_function_of(ctx, with_attribute, &row, NULL);
+
+        expect_same(ctx, with_attribute(ctx, args, &row), co_call(ctx, f, args));
+    }
+    CO_EXPECT_OK(ctx);
+}
+
 static co_value *
 gradient_of_tile(co_context *ctx, co_value *args, void *user)
 {
@@ -418,4 +518,28 @@ CO_TEST(gradients_pass_operators_with_computed_attributes, "FN-8")
     co_value    *args = co_args(ctx, co_scalar_int32(ctx, 3), floats(ctx, 1, 2));
 
     expect_same(ctx, gradient_of_tile(ctx, args, NULL), co_call(ctx, f, args));
+}
+
+/* --- want of memory --- */
+
+static bool
+concrete_and_attributes(co_context *ctx)
+{
+    co_function *f, *c;
+    co_value    *args, *seen;
+
+    if (ctx == NULL)
+        return false;
+    f = co_function_of(ctx, gradient_of_tile, NULL, NULL);
+    args = co_args(ctx, co_scalar_int32(ctx, 3), floats(ctx, 1, 2));
+    c = f != NULL && args != NULL ? co_function_concrete(ctx, f, args) : NULL;
+    seen = c != NULL ? co_call(ctx, c, args) : NULL;
+    return seen != NULL && co_function_arg_specs(ctx, c) != NULL &&
+           co_function_result_spec(ctx, c) != NULL && co_value_num_elements(ctx, seen) == 2;
+}
+
+CO_TEST_BARE(want_of_memory_for_a_concrete_function_is_an_error, "")
+{
+    (void)ctx;
+    CO_EXPECT_SURVIVES_NO_MEMORY(NULL, concrete_and_attributes);
 }

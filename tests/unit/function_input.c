@@ -289,6 +289,22 @@ CO_TEST(a_dataset_is_reduced_in_a_function, "FN-7 DS-ITER-9")
     CO_EXPECT_INT(captures(ctx, f), 1);
 }
 
+CO_TEST(a_function_that_makes_datasets_passes_the_check, "FN-7")
+{
+    co_function_options options = CO_FUNCTION_OPTIONS_INIT;
+    co_function        *f;
+    co_value           *d = co_dataset_value(ctx, co_dataset_range(ctx, 0, 5, 1));
+
+    options.check = true;
+    f = co_function_of(ctx, sum_of_batches, NULL, &options);
+    for (int i = 0; i < 3; ++i)
+        expect_sums(ctx, co_call(ctx, f, co_args(ctx, d)), 10, 3);
+    f = co_function_of(ctx, loop_over_rest, NULL, &options);
+    for (int i = 0; i < 3; ++i)
+        CO_EXPECT_NOT_NULL(co_call(ctx, f, co_args(ctx, d)));
+    CO_EXPECT_OK(ctx);
+}
+
 /* --- distributed --- */
 
 static co_value *
@@ -417,4 +433,28 @@ CO_TEST(wrong_uses_of_datasets_and_iterators_as_values_are_said, "FN-11 FN-13")
     CO_EXPECT_NULL(co_next(ctx, kept));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "each call of that function has its own");
     co_release(ctx, kept);
+}
+
+/* --- want of memory --- */
+
+static bool
+loops_and_iterators(co_context *ctx)
+{
+    co_value    *d, *sums;
+    co_function *f;
+
+    if (ctx == NULL)
+        return false;
+    d = co_dataset_value(ctx, co_dataset_range(ctx, 3, 7, 1));
+    f = co_function_of(ctx, loop_over_rest, NULL, NULL);
+    if (d == NULL || f == NULL)
+        return false;
+    sums = co_call(ctx, f, co_args(ctx, d));
+    return sums != NULL && co_item_int(ctx, co_at(ctx, sums, 0)) == 3;
+}
+
+CO_TEST_BARE(want_of_memory_in_loops_over_datasets_is_an_error, "")
+{
+    (void)ctx;
+    CO_EXPECT_SURVIVES_NO_MEMORY(NULL, loops_and_iterators);
 }

@@ -19,7 +19,7 @@ typedef struct world {
     co_optimizer  *optimizer;
     co_reduce_op   op;
     co_aggregation aggregation;
-    atomic_int     calls; /* of the body itself, by any replica */
+    atomic_int     calls; /* of the body itself, by replicas at the same time */
 } world;
 
 typedef void (*world_fn)(co_context *ctx, world *w);

@@ -94,3 +94,21 @@ CO_TEST(what_is_no_generator_is_refused, "")
     CO_EXPECT_NULL(co_generator_normal(ctx, co_generator(ctx, 1), CO_FLOAT32, NULL, 9, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "9");
 }
+
+static bool
+draw_and_split(co_context *ctx)
+{
+    co_value    *g = ctx != NULL ? co_generator(ctx, 3) : NULL, *parts;
+    co_function *f = g != NULL ? co_function_of(ctx, normal_numbers, g, NULL) : NULL;
+
+    if (f == NULL || co_call(ctx, f, co_no_args(ctx)) == NULL)
+        return false;
+    parts = co_generator_split(ctx, g, 2);
+    return parts != NULL && co_generator_reset(ctx, g, 1) == CO_OK;
+}
+
+CO_TEST_BARE(want_of_memory_in_generators_is_an_error, "")
+{
+    (void)ctx;
+    CO_EXPECT_SURVIVES_NO_MEMORY(NULL, draw_and_split);
+}

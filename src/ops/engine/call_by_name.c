@@ -419,8 +419,11 @@ read_call(co_context *ctx, const char *who, const char *name, co_value *inputs, 
 
 /* --- attributes that are tensors of a function being captured --- */
 
-/* What stands for unknown numbers while the type of a result is inferred. */
-static const int64_t guesses[] = { 1, 0, -1, 2 };
+/* What stands for unknown numbers while the type of a result is inferred. COUNTED: 0, 1, 2, ... in
+ * a tensor of several, which is a permutation. */
+#define COUNTED INT64_MAX
+static const int64_t guesses[] = { 1, 0, -1, 2, COUNTED };
+enum { NUM_GUESSES = sizeof(guesses) / sizeof(guesses[0]) };
 
 static co_value *
 guess_list(co_context *ctx, int64_t n, int64_t guess)
@@ -428,7 +431,7 @@ guess_list(co_context *ctx, int64_t n, int64_t guess)
     co_value *items[COI_MAX_MANY];
 
     for (int64_t i = 0; i < n && i < COI_MAX_MANY; ++i)
-        if ((items[i] = co_int(ctx, guess)) == NULL)
+        if ((items[i] = co_int(ctx, guess == COUNTED ? i : guess)) == NULL)
             return NULL;
     return co_list(ctx, items, (size_t)(n < COI_MAX_MANY ? n : COI_MAX_MANY));
 }
@@ -444,7 +447,7 @@ guess_leaf(co_context *ctx, co_value *leaf, void *user)
     if (leaf->ndim == 1 && leaf->u.symbol.dims[0] >= 0)
         return guess_list(ctx, leaf->u.symbol.dims[0], guess);
     if (leaf->ndim == 0)
-        return co_to_tensor(ctx, co_int(ctx, guess), (co_dtype)leaf->dtype);
+        return co_to_tensor(ctx, co_int(ctx, guess == COUNTED ? 0 : guess), (co_dtype)leaf->dtype);
     coi_fail(ctx, CO_UNIMPLEMENTED,
              "an attribute is a symbolic tensor whose length is not known while the function is "
              "captured; its rank, and with 1 its length, must be");
@@ -465,6 +468,8 @@ blur_leaf(co_context *ctx, co_value *leaf, void *user)
     int64_t dims[CO_MAX_DIMS];
 
     (void)user;
+    if (!coi_is_type(leaf))
+        return leaf;
     for (int i = 0; i < CO_MAX_DIMS; ++i)
         dims[i] = -1;
     return co_spec(ctx, (co_dtype)leaf->dtype, dims, leaf->ndim);
@@ -487,7 +492,28 @@ infer_guess(co_context *ctx, const coi_op *op, co_value *inputs, co_value *attrs
                                     : blur_leaf(ctx, result, NULL);
 }
 
-/* The same without a function that is being captured: nothing is recorded. */
+/* The same for the first guess that the operator accepts: with the types of the inputs, or where
+ * none fits these, with those without dimensions. */
+static co_value *
+infer_guesses(co_context *ctx, const coi_op *op, co_value *inputs, co_value *attrs)
+{
+    co_value *blurred = coi_map_leaves(ctx, inputs, blur_leaf, NULL), *type = NULL;
+
+    for (size_t i = 0; blurred != NULL && type == NULL && i < 2 * NUM_GUESSES; ++i) {
+        co_clear(ctx);
+        type = infer_guess(ctx, op, i < NUM_GUESSES ? inputs : blurred, attrs,
+                           guesses[i % NUM_GUESSES]);
+        if (ctx->error.code == CO_RESOURCE_EXHAUSTED)
+            return NULL;
+    }
+    if (blurred != NULL && type == NULL) { /* the first error is the one to tell */
+        co_clear(ctx);
+        infer_guess(ctx, op, inputs, attrs, guesses[0]);
+    }
+    return type;
+}
+
+/* Without a function that is being captured: nothing is recorded. */
 static co_value *
 infer_type(co_context *ctx, const coi_op *op, co_value *inputs, co_value *attrs)
 {
@@ -495,23 +521,16 @@ infer_type(co_context *ctx, const coi_op *op, co_value *inputs, co_value *attrs)
     const struct coi_type_recorder *recorder = ctx->type_recorder;
     bool                            recording = ctx->recording;
     uint8_t                         special = ctx->special;
-    co_value                       *type = NULL;
+    co_value                       *type;
 
     inputs = coi_map_leaves(ctx, inputs, spec_leaf, NULL);
+    if (inputs == NULL)
+        return NULL;
     ctx->capture = NULL;
     ctx->type_recorder = NULL;
     ctx->recording = false;
     ctx->special = (uint8_t)(special & ~COI_SPECIAL_CAPTURE);
-    for (size_t i = 0; inputs != NULL && type == NULL && i < sizeof(guesses) / sizeof(guesses[0]);
-         ++i) {
-        if (i > 0)
-            co_clear(ctx);
-        type = infer_guess(ctx, op, inputs, attrs, guesses[i]);
-    }
-    if (inputs != NULL && type == NULL) { /* the first error is the one to tell */
-        co_clear(ctx);
-        infer_guess(ctx, op, inputs, attrs, guesses[0]);
-    }
+    type = infer_guesses(ctx, op, inputs, attrs);
     ctx->capture = capture;
     ctx->type_recorder = recorder;
     ctx->recording = recording;
