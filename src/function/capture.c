@@ -300,12 +300,13 @@ coi_capture_pause
 coi_capture_suspend(co_context *ctx)
 {
     coi_capture_pause pause = { ctx->capture,      ctx->type_recorder, ctx->tapes,
-                                ctx->infers_types, ctx->recording,     ctx->special };
+                                ctx->infers_types, ctx->recording,     ctx->in_graph,
+                                ctx->special };
 
     ctx->capture = NULL;
     ctx->type_recorder = NULL;
     ctx->tapes = NULL;
-    ctx->infers_types = ctx->recording = false;
+    ctx->infers_types = ctx->recording = ctx->in_graph = false;
     ctx->special = (uint8_t)(ctx->special & ~COI_SPECIAL_CAPTURE);
     return pause;
 }
@@ -318,6 +319,7 @@ coi_capture_resume(co_context *ctx, const coi_capture_pause *pause)
     ctx->type_recorder = pause->recorder;
     ctx->tapes = pause->tapes;
     ctx->infers_types = pause->infers_types;
+    ctx->in_graph = pause->in_graph;
     ctx->recording = pause->recording;
     ctx->special = pause->special;
 }
@@ -503,6 +505,7 @@ coi_capture_enter(co_context *ctx, coi_capture *capture)
     ctx->capture = capture;
     ctx->type_recorder = &((function_capture *)(void *)capture)->recorder;
     ctx->infers_types = true;
+    ctx->in_graph = capture->graph != NULL;
     ctx->special |= COI_SPECIAL_CAPTURE;
 }
 

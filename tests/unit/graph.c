@@ -408,6 +408,10 @@ CO_TEST_WITH(run_and_reduce_build_operations, "GR-1 OD1-3 CTX-7", "cpus=2")
             CO_EXPECT_INT(calls, 3); /* a session calls no function of the user */
             CO_EXPECT_STR(co_string_at(ctx, co_at(ctx, co_worker_devices(ctx, one), 0), 0, NULL),
                           "/replica:0/task:0/device:CPU:1");
+            CO_EXPECT_STR(co_current_device(ctx), "/replica:0/task:0/device:CPU:0");
+            CO_SCOPE(ctx, one)
+                CO_EXPECT_STR(co_value_device(ctx, co_variable(ctx, co_float(ctx, 1), NULL)),
+                              "/replica:0/task:0/device:CPU:1");
         }
         CO_EXPECT_TRUE(co_has_strategy(ctx));
     }

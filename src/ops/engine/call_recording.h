@@ -32,7 +32,7 @@ typedef struct coi_capture {
 static inline bool
 coi_in_graph(const co_context *ctx)
 {
-    return ctx->capture != NULL && ctx->capture->graph != NULL;
+    return ctx->in_graph;
 }
 
 /* Whether ctx captures a function. */
@@ -41,9 +41,6 @@ coi_is_capturing(const co_context *ctx)
 {
     return ctx->capture != NULL;
 }
-
-/* A device name as ctx sees it: without the job while a graph is built (OD1-3). */
-const char *coi_device_text_here(const co_context *ctx, const char *name);
 
 /*
  * An entry that captured functions hold as a call: operands are values of any kind, and `replay`
