@@ -521,7 +521,7 @@ co_value *
 coi_capture_record(co_context *ctx, coi_capture *capture, const coi_op *op, const void *attrs,
                    co_value *const *in, int num_in, co_value *result)
 {
-    return record(ctx, capture, op, attrs, in, num_in, result);
+    return result != NULL ? record(ctx, capture, op, attrs, in, num_in, result) : NULL;
 }
 
 /* `outside`: where the tuple of adopted values goes; NULL: it adopts none. */

@@ -154,6 +154,44 @@ CO_TEST(any_structure_can_be_fetched_and_any_tensor_fed, "GR-2 GR-4")
     }
 }
 
+CO_TEST(what_is_fed_stays_when_its_operation_runs, "GR-2")
+{
+    co_graph *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph) {
+        co_value   *parts = co_unstack(ctx, co_neg(ctx, vector(ctx, 1, 2)), 0);
+        co_value   *first = co_at(ctx, parts, 0), *second = co_at(ctx, parts, 1);
+        co_value   *sum = co_add(ctx, co_add(ctx, first, second), first);
+        co_session *session = co_session_open(ctx, NULL, NULL);
+        co_feed     feed = { first, co_float(ctx, 10) };
+
+        CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, sum)), -4, 0);
+        CO_EXPECT_CLOSE(co_item_float(ctx, co_session_run(ctx, session, sum, &feed, 1)), 18, 0);
+    }
+}
+
+CO_TEST(datasets_of_a_graph_are_made_of_constants, "GR-1")
+{
+    co_graph *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph) {
+        co_value    *two[] = { co_scalar_float(ctx, 1), co_scalar_float(ctx, 2) };
+        co_value    *numbers[] = { co_int(ctx, 3), co_int(ctx, 4) };
+        co_value    *both = co_args(ctx, co_list(ctx, two, 2), co_list(ctx, numbers, 2));
+        co_dataset  *data = co_dataset_from_tensor_slices(ctx, both);
+        co_iterator *it = co_make_one_shot_iterator(ctx, data);
+        co_session  *session = co_session_open(ctx, NULL, NULL);
+        co_value    *next;
+
+        CO_EXPECT_OK(ctx);
+        next = run(ctx, session, co_get_next(ctx, it));
+        CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, next, 0)), 1, 0);
+        CO_EXPECT_INT(co_item_int(ctx, co_at(ctx, next, 1)), 3);
+        CO_EXPECT_NULL(co_dataset_from_tensor_slices(ctx, co_neg(ctx, vector(ctx, 1, 2))));
+        CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
+    }
+}
+
 CO_TEST(wrong_fetches_and_feeds_are_refused, "GR-4")
 {
     co_graph   *graph = co_graph_new(ctx), *second = co_graph_new(ctx);
