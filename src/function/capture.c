@@ -299,9 +299,8 @@ note_argument(co_context *ctx, co_value *leaf, void *arg)
 coi_capture_pause
 coi_capture_suspend(co_context *ctx)
 {
-    coi_capture_pause pause = { ctx->capture,      ctx->type_recorder, ctx->tapes,
-                                ctx->infers_types, ctx->recording,     ctx->in_graph,
-                                ctx->special };
+    coi_capture_pause pause = { ctx->capture,   ctx->type_recorder, ctx->tapes,  ctx->infers_types,
+                                ctx->recording, ctx->in_graph,      ctx->special };
 
     ctx->capture = NULL;
     ctx->type_recorder = NULL;

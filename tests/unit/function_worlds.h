@@ -107,7 +107,8 @@ compare_in_graph(co_context *ctx, const world *with, world_fn make, co_fn body, 
         make(ctx, &eager);
         make(ctx, &graphed);
     }
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_value *args = co_args(ctx, x = co_placeholder(ctx, CO_FLOAT32, CO_SHAPE(-1)));
 
         y = runs_steps ? co_run(ctx, with->strategy, body, args, &graphed)

@@ -7,6 +7,7 @@
 #include "test.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 static co_value *
@@ -158,7 +159,8 @@ CO_TEST(what_is_fed_stays_when_its_operation_runs, "GR-2")
 {
     co_graph *graph = co_graph_new(ctx);
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_value   *parts = co_unstack(ctx, co_neg(ctx, vector(ctx, 1, 2)), 0);
         co_value   *first = co_at(ctx, parts, 0), *second = co_at(ctx, parts, 1);
         co_value   *sum = co_add(ctx, co_add(ctx, first, second), first);
@@ -174,7 +176,8 @@ CO_TEST(datasets_of_a_graph_are_made_of_constants, "GR-1")
 {
     co_graph *graph = co_graph_new(ctx);
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_value    *two[] = { co_scalar_float(ctx, 1), co_scalar_float(ctx, 2) };
         co_value    *numbers[] = { co_int(ctx, 3), co_int(ctx, 4) };
         co_value    *both = co_args(ctx, co_list(ctx, two, 2), co_list(ctx, numbers, 2));
@@ -1155,4 +1158,85 @@ CO_TEST(other_handles_are_no_graphs_and_sessions, "")
     CO_EXPECT_TRUE(strstr(text, "group(") != NULL);
     CO_EXPECT_OK(ctx);
     (void)session;
+}
+
+/* --- steps that differ --- */
+
+/* Replica 0 makes more calls than the others, and all meet in the same sum. */
+static co_value *
+differing(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 0), *update;
+
+    if (co_replica_id(ctx) == 0)
+        x = co_neg(ctx, co_neg(ctx, x));
+    update = co_assign_add(ctx, user, co_float(ctx, 1)); /* SUM: adds 2 */
+    return co_args(ctx, co_all_reduce(ctx, CO_REDUCE_SUM, x), update,
+                   co_all_reduce(ctx, CO_REDUCE_SUM, co_square(ctx, x)));
+}
+
+CO_TEST_WITH(steps_that_differ_between_replicas_run_whole, "GR-2", "cpus=2")
+{
+    co_strategy *m = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_graph    *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+        co_value           *x = co_placeholder(ctx, CO_FLOAT32, NULL, 0), *v = NULL, *all, *each;
+        co_session         *session = co_session_open(ctx, NULL, NULL);
+        co_feed             feed = { x, co_float(ctx, 3) };
+
+        options.aggregation = CO_AGGREGATION_MEAN;
+        CO_SCOPE(ctx, m)
+            v = co_variable(ctx, co_scalar_float(ctx, 0), &options);
+        all = co_run(ctx, m, differing, co_args(ctx, x), v);
+        run(ctx, session, co_global_variables_initializer(ctx));
+        each = co_local_results(ctx, m, co_at(ctx, all, 2));
+        each = co_session_run(ctx, session, co_at(ctx, each, 1), &feed, 1);
+        CO_EXPECT_CLOSE(co_item_float(ctx, each), 18, 0);
+        CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, v)), 1, 0);
+        CO_EXPECT_OK(ctx);
+    }
+}
+
+/* A collective that only one result needs is left out on all replicas. */
+static co_value *
+two_sums(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 0);
+
+    (void)user;
+    return co_args(ctx, co_all_reduce(ctx, CO_REDUCE_SUM, x),
+                   co_all_reduce(ctx, CO_REDUCE_SUM, co_exp(ctx, x)));
+}
+
+static void
+count_collectives(const co_observation *seen, void *user)
+{
+    if (seen->phase == CO_OBSERVE_BEGIN && strcmp(seen->op, "all_reduce") == 0)
+        atomic_fetch_add((atomic_int *)user, 1);
+}
+
+CO_TEST_WITH(collectives_of_a_step_run_where_they_are_needed, "GR-2", "cpus=2")
+{
+    co_strategy *m = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_graph    *graph = co_graph_new(ctx);
+    atomic_int   sums = 0;
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value    *x = co_placeholder(ctx, CO_FLOAT32, NULL, 0), *both, *one;
+        co_session  *session = co_session_open(ctx, NULL, NULL);
+        co_feed      feed = { x, co_float(ctx, 3) };
+        co_observer *observer = co_observe(ctx, count_collectives, &sums);
+
+        both = co_run(ctx, m, two_sums, co_args(ctx, x), NULL);
+        one = co_at(ctx, co_local_results(ctx, m, co_at(ctx, both, 0)), 1);
+        CO_EXPECT_CLOSE(co_item_float(ctx, co_session_run(ctx, session, one, &feed, 1)), 6, 0);
+        CO_EXPECT_INT(sums, 2); /* one on each replica */
+        CO_EXPECT_NOT_NULL(co_session_run(ctx, session, both, &feed, 1));
+        CO_EXPECT_INT(sums, 6);
+        co_unobserve(ctx, observer);
+    }
 }
