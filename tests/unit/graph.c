@@ -1240,3 +1240,44 @@ CO_TEST_WITH(collectives_of_a_step_run_where_they_are_needed, "GR-2", "cpus=2")
         co_unobserve(ctx, observer);
     }
 }
+
+CO_TEST_BARE(the_graph_of_a_context_lives_as_long_as_the_context, "GR-1")
+{
+    co_context *own = co_open(NULL);
+    co_value   *x = NULL;
+
+    CO_BLOCK(own) {
+        CO_EXPECT_CODE(co_v1_disable_eager_execution(own), CO_OK);
+        CO_BLOCK(own)
+            co_neg(own, co_scalar_float(own, 2));
+    }
+    CO_EXPECT_TRUE(!co_executing_eagerly(own));
+    CO_EXPECT_INT(co_graph_num_operations(own, co_get_default_graph(own)), 1);
+    CO_BLOCK(own) {
+        x = co_neg(own, co_scalar_float(own, 2));
+        CO_EXPECT_CLOSE(co_item_float(own, run(own, co_session_open(own, NULL, NULL), x)), -2, 0);
+    }
+    CO_EXPECT_CODE(co_close(own), CO_OK);
+}
+
+/* A value of a block that has ended is no fetch, and the graph still has what it stood for. */
+CO_TEST(operations_outlive_the_handles_of_their_values, "GR-1")
+{
+    co_graph *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph) {
+        co_value   *v = co_variable(ctx, co_scalar_float(ctx, 1), NULL), *sum = NULL;
+        co_session *session = co_session_open(ctx, NULL, NULL);
+
+        CO_BLOCK(ctx) {
+            co_value *more = co_assign_add(ctx, v, co_mul(ctx, v, co_float(ctx, 3)));
+
+            CO_CONTROL_DEPENDENCIES(ctx, more)
+                sum = co_variable_read(ctx, v);
+            co_keep(ctx, sum);
+        }
+        run(ctx, session, co_global_variables_initializer(ctx));
+        CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, sum)), 4, 0);
+        co_release(ctx, sum);
+    }
+}
