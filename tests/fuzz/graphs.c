@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random graphs with variables, control dependencies, gradients and steps of two replicas. A session
- * runs some of their values, with some of them fed. The same calls are made eagerly, those alone
- * that the fetches need by the simple rule of `need`: results and variables have the same bits.
+ * Random graphs with variables, control dependencies, gradients and steps of two replicas. A
+ * session runs some of their values, with some of them fed. The same calls are made eagerly, those
+ * alone that the fetches need by the simple rule of `need`: results and variables have the same
+ * bits.
  */
 #include <cohort/v1.h>
 #include "fuzz.h"
@@ -153,8 +154,8 @@ compare_variables(const side *eager, const side *graph)
     for (int i = 0; i < NUM_VARIABLES; ++i)
         FUZZ_REQUIRE(same(ctx, co_variable_read(ctx, eager->variables[i]),
                           co_variable_read(ctx, graph->variables[i])));
-    FUZZ_REQUIRE(same(ctx, co_variable_read(ctx, eager->mirrored),
-                      co_variable_read(ctx, graph->mirrored)));
+    FUZZ_REQUIRE(
+        same(ctx, co_variable_read(ctx, eager->mirrored), co_variable_read(ctx, graph->mirrored)));
 }
 
 /* One run of the session, and the same calls without it. */
@@ -232,7 +233,7 @@ build(reader *r, side *graph, statement *all, int n)
             graph->values[i] = make(graph, &all[i], 0);
         } else {
             CO_CONTROL_DEPENDENCIES(graph->ctx, graph->values[all[i].after])
-                graph->values[i] = make(graph, &all[i], 0);
+            graph->values[i] = make(graph, &all[i], 0);
         }
         if (graph->values[i] == NULL)
             fprintf(stderr, "%s\n", co_error(graph->ctx)->message);

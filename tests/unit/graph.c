@@ -1265,7 +1265,8 @@ CO_TEST(operations_outlive_the_handles_of_their_values, "GR-1")
 {
     co_graph *graph = co_graph_new(ctx);
 
-    CO_GRAPH(ctx, graph) {
+    CO_GRAPH(ctx, graph)
+    {
         co_value   *v = co_variable(ctx, co_scalar_float(ctx, 1), NULL), *sum = NULL;
         co_session *session = co_session_open(ctx, NULL, NULL);
 
@@ -1273,11 +1274,73 @@ CO_TEST(operations_outlive_the_handles_of_their_values, "GR-1")
             co_value *more = co_assign_add(ctx, v, co_mul(ctx, v, co_float(ctx, 3)));
 
             CO_CONTROL_DEPENDENCIES(ctx, more)
-                sum = co_variable_read(ctx, v);
+            sum = co_variable_read(ctx, v);
             co_keep(ctx, sum);
         }
         run(ctx, session, co_global_variables_initializer(ctx));
         CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, sum)), 4, 0);
         co_release(ctx, sum);
+    }
+}
+
+/* --- outputs that replicas set --- */
+
+static co_value *
+set_in_replica(co_context *ctx, co_value *args, void *user)
+{
+    co_value *sum = co_reduce_sum(ctx, co_at(ctx, args, 0), CO_ALL_AXES, false);
+
+    co_set_last_step_output(ctx, user, "sum", CO_REDUCE_SUM, sum);
+    co_set_non_tensor_output(ctx, user, "who", co_int(ctx, co_replica_id(ctx)));
+    return co_neg(ctx, sum);
+}
+
+static co_value *
+step_with_replicas(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
+{
+    co_value *each = co_run(ctx, user, set_in_replica, co_args(ctx, inputs), steps);
+
+    co_set_last_step_output(ctx, steps, "negative", CO_REDUCE_SUM, each);
+    return NULL;
+}
+
+static co_value *
+set_differently(co_context *ctx, co_value *args, void *user)
+{
+    co_set_last_step_output(ctx, user, co_replica_id(ctx) == 0 ? "a" : "b", CO_REDUCE_SUM,
+                            co_reduce_sum(ctx, co_at(ctx, args, 0), CO_ALL_AXES, false));
+    return NULL;
+}
+
+static co_value *
+step_that_disagrees(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
+{
+    return co_run(ctx, user, set_differently, co_args(ctx, inputs), steps);
+}
+
+CO_TEST_WITH(replicas_set_outputs_of_steps_in_a_graph, "EXT-STEPS-1 GR-1", "cpus=2")
+{
+    co_strategy *m = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_graph    *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_dataset      *data = co_dataset_batch(ctx, co_dataset_range(ctx, 0, 12, 1), 4, false);
+        co_iterator     *it = co_make_dataset_iterator(ctx, m, data);
+        co_session      *session = co_session_open(ctx, NULL, NULL);
+        co_step_context *steps = co_run_steps_on_iterator(ctx, m, step_with_replicas, it, m, 2,
+                                                          NULL);
+        co_value        *outputs;
+
+        CO_REQUIRE(steps != NULL);
+        run(ctx, session, co_iterator_initialize(ctx, it));
+        outputs = run(ctx, session, co_last_step_outputs(ctx, steps));
+        CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, outputs, "sum")), 22);
+        CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, outputs, "negative")), -22);
+        outputs = co_get(ctx, co_non_tensor_outputs(ctx, steps), "who");
+        CO_EXPECT_INT(co_num_items(ctx, outputs), 2);
+        CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, step_that_disagrees, it, m, 2, NULL));
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "disagree");
+        CO_EXPECT_OK(ctx);
     }
 }

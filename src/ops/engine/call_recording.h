@@ -20,12 +20,13 @@ typedef struct coi_capture {
     bool                may_create;  /* variables: the first capture of a function (FN-6) */
     struct co_graph    *graph;       /* that it adds to, itself or through a step of it (function/
                                       * graph.h); NULL: a function */
-    bool      is_graph;              /* of the graph itself, */
-    bool      is_part;               /* or of a step in it */
-    bool      has_seed;              /* of a graph: co_set_seed was called */
-    uint64_t  seed;
-    co_value *after;      /* results of calls that the next ones come after; NULL: none */
-    size_t    tape_depth; /* of the tape of the last call that takes_tape */
+    bool                is_graph;    /* of the graph itself, */
+    bool                is_part;     /* or of a step in it, */
+    struct coi_exports *exports;  /* which may give more than its result (strategy/graph_run.h) */
+    bool                has_seed; /* of a graph: co_set_seed was called */
+    uint64_t            seed;
+    co_value           *after;      /* results of calls that the next ones come after; NULL: none */
+    size_t              tape_depth; /* of the tape of the last call that takes_tape */
 } coi_capture;
 
 /* Whether what ctx calls becomes part of a graph. */
