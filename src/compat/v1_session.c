@@ -239,10 +239,37 @@ run_step(co_context *ctx, const coi_program *program, const coi_program_step *st
     return ok;
 }
 
-static bool
-run_steps(co_context *ctx, const coi_program *program, const coi_session_plan *plan,
-          co_value **slots, int64_t *examples)
+/* The values of one run. */
+typedef struct running {
+    const co_session       *session;
+    const coi_session_plan *plan;
+    const coi_slot_list    *fed;
+    co_value *const        *values; /* what is fed */
+    co_value               *fetches;
+} running;
+
+/* What is fed stays, also where a step that gives it runs for another of its results. */
+static void
+put_fed(co_context *ctx, const running *r, co_value **slots)
 {
+    for (size_t i = 0; i < r->fed->n; ++i) {
+        co_value **slot = &slots[r->fed->slots[i]];
+
+        if (*slot == r->values[i])
+            continue;
+        coi_unref(&ctx->heap, *slot);
+        coi_ref(r->values[i]);
+        *slot = r->values[i];
+    }
+}
+
+static bool
+run_steps(co_context *ctx, const running *r, co_value **slots, int64_t *examples)
+{
+    const coi_program      *program = r->session->graph->program;
+    const coi_session_plan *plan = r->plan;
+
+    put_fed(ctx, r, slots);
     for (size_t i = 0; i < plan->num_steps; ++i) {
         const coi_program_step *step = &plan->steps[i];
         size_t                  num_owned = ctx->num_owned;
@@ -258,6 +285,7 @@ run_steps(co_context *ctx, const coi_program *program, const coi_session_plan *p
             coi_unref(&ctx->heap, *slot);
             *slot = NULL;
         }
+        put_fed(ctx, r, slots);
     }
     return true;
 }
@@ -270,15 +298,6 @@ read_leaf(co_context *ctx, co_value *leaf, void *arg)
     return coi_is_variable(leaf) ? co_variable_read(ctx, leaf) : leaf;
 }
 
-/* The values of one run. */
-typedef struct running {
-    const co_session       *session;
-    const coi_session_plan *plan;
-    const coi_slot_list    *fed;
-    co_value *const        *values; /* what is fed */
-    co_value               *fetches;
-} running;
-
 /* A reference to the result, or NULL with an error. */
 static co_value *
 run_with_slots(co_context *ctx, const running *r, co_value **slots, int64_t *examples)
@@ -286,14 +305,10 @@ run_with_slots(co_context *ctx, const running *r, co_value **slots, int64_t *exa
     const coi_program *program = r->session->graph->program;
     co_value          *result = NULL;
 
-    for (size_t i = 0; i < r->fed->n; ++i) {
-        coi_ref(r->values[i]);
-        slots[r->fed->slots[i]] = r->values[i];
-    }
     for (size_t i = 0; examples != NULL && i < r->plan->num_slots; ++i)
         examples[i] = -1;
     co_block_begin(ctx);
-    if (ctx->error.code == CO_OK && run_steps(ctx, program, r->plan, slots, examples)) {
+    if (ctx->error.code == CO_OK && run_steps(ctx, r, slots, examples)) {
         result = coi_program_value(ctx, program, slots, examples, r->fetches);
         if (result != NULL)
             result = coi_tree_map(ctx, result, read_leaf, NULL);

@@ -190,6 +190,7 @@ struct co_context {
     struct coi_capture             *capture; /* of a function, under way; NULL: calls are made */
     struct coi_kernel_recorder *kernel_recorder; /* ops/engine/kernel_recording.h; see special */
     const co_value *run_args; /* of a replica in a step: what run was given, for all replicas */
+    bool in_graph; /* it adds to a graph, and device names lack their job (OD1-3) */
     _Alignas(max_align_t) unsigned char extensions[COI_NUM_EXTENSIONS][COI_EXTENSION_BYTES];
 #ifdef COI_DEBUG
     atomic_ullong busy_thread; /* who is inside a call */
@@ -554,6 +555,10 @@ co_value *coi_fill_items(co_context *ctx, co_value *made, co_value **places, co_
 co_value *coi_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user);
 
 /* current_device.c */
+/* A device name as ctx sees it. */
+const char *coi_device_text_here(const co_context *ctx, const char *name);
+/* The canonical name of the current device. */
+const char *coi_current_device_name(co_context *ctx);
 /* The current device, or NULL with an error that lists the devices there are (DEV-5). */
 co_device *coi_current_device(co_context *ctx);
 co_code    coi_resolve_name(co_context *ctx, const char *text, coi_device_name *out);

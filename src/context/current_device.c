@@ -133,13 +133,28 @@ co_device_end(co_context *ctx)
 }
 
 const char *
-co_current_device(co_context *ctx)
+coi_device_text_here(const co_context *ctx, const char *name)
 {
-    COI_GUARD(ctx, "");
+    const char *rest = ctx->in_graph && strncmp(name, "/job:", 5) == 0 ? strchr(name + 1, '/')
+                                                                       : NULL;
+
+    return rest != NULL ? rest : name;
+}
+
+const char *
+coi_current_device_name(co_context *ctx)
+{
     if (ctx->device != NULL)
         return ctx->device->name;
     coi_devices_format(ctx->runtime->devices, &ctx->device_id, ctx->device_text);
     return ctx->device_text;
+}
+
+const char *
+co_current_device(co_context *ctx)
+{
+    COI_GUARD(ctx, "");
+    return coi_device_text_here(ctx, coi_current_device_name(ctx));
 }
 
 size_t

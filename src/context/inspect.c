@@ -290,7 +290,7 @@ co_value_device(co_context *ctx, const co_value *value)
     if (!coi_check_value(ctx, value, 2, "value"))
         return "";
     if (coi_kind_of(value)->device != NULL)
-        return coi_kind_of(value)->device(ctx, counted(value));
+        return coi_device_text_here(ctx, coi_kind_of(value)->device(ctx, counted(value)));
     coi_fail(ctx, CO_TYPE_ERROR,
              "argument 2 (value) of value_device is %s, which lives on no device",
              coi_a_kind(value->kind));

@@ -324,13 +324,13 @@ note_argument(co_context *ctx, co_value *leaf, void *arg)
 coi_capture_pause
 coi_capture_suspend(co_context *ctx)
 {
-    coi_capture_pause pause = { ctx->capture,      ctx->type_recorder, ctx->tapes,
-                                ctx->infers_types, ctx->recording,     ctx->special };
+    coi_capture_pause pause = { ctx->capture,   ctx->type_recorder, ctx->tapes,  ctx->infers_types,
+                                ctx->recording, ctx->in_graph,      ctx->special };
 
     ctx->capture = NULL;
     ctx->type_recorder = NULL;
     ctx->tapes = NULL;
-    ctx->infers_types = ctx->recording = false;
+    ctx->infers_types = ctx->recording = ctx->in_graph = false;
     ctx->special = (uint8_t)(ctx->special & ~COI_SPECIAL_CAPTURE);
     return pause;
 }
@@ -343,6 +343,7 @@ coi_capture_resume(co_context *ctx, const coi_capture_pause *pause)
     ctx->type_recorder = pause->recorder;
     ctx->tapes = pause->tapes;
     ctx->infers_types = pause->infers_types;
+    ctx->in_graph = pause->in_graph;
     ctx->recording = pause->recording;
     ctx->special = pause->special;
 }
@@ -561,6 +562,7 @@ coi_capture_enter(co_context *ctx, coi_capture *capture)
     ctx->capture = capture;
     ctx->type_recorder = &((function_capture *)(void *)capture)->recorder;
     ctx->infers_types = true;
+    ctx->in_graph = capture->graph != NULL;
     ctx->special |= COI_SPECIAL_CAPTURE;
 }
 
@@ -576,7 +578,7 @@ co_value *
 coi_capture_record(co_context *ctx, coi_capture *capture, const coi_op *op, const void *attrs,
                    co_value *const *in, int num_in, co_value *result)
 {
-    return record(ctx, capture, op, attrs, in, num_in, result);
+    return result != NULL ? record(ctx, capture, op, attrs, in, num_in, result) : NULL;
 }
 
 /* `outside`: where the tuple of adopted values goes; NULL: it adopts none. */

@@ -45,7 +45,7 @@ typedef struct coi_capture_pause {
     struct coi_capture             *capture;
     const struct coi_type_recorder *recorder;
     struct coi_tape_log            *tapes;
-    bool                            infers_types, recording;
+    bool                            infers_types, recording, in_graph;
     uint8_t                         special;
 } coi_capture_pause;
 coi_capture_pause coi_capture_suspend(co_context *ctx);

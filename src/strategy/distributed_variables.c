@@ -74,7 +74,7 @@ read_component(co_context *ctx, const coi_variable *variable, int i)
 static int
 nearest(co_context *ctx, const coi_variable *variable)
 {
-    const char *here = co_current_device(ctx);
+    const char *here = coi_current_device_name(ctx);
 
     for (size_t i = 0; i < variable->num_components; ++i)
         if (strcmp(variable->components[i]->u.variable->ops->device(ctx, variable->components[i]),

@@ -9,10 +9,21 @@
 #include <string.h>
 
 static void
+drop_exports(coi_heap *heap, coi_exports *exports)
+{
+    for (int i = 0; i < exports->n; ++i) {
+        coi_unref(heap, exports->items[i].name);
+        coi_unref(heap, exports->items[i].value);
+    }
+    exports->n = 0;
+}
+
+static void
 destroy(coi_heap *heap, void *object)
 {
     coi_graph_run *run = object;
 
+    drop_exports(heap, &run->exports);
     for (int i = 0; i < run->num_programs; ++i) {
         coi_unref(heap, run->programs[i]);
         coi_unref(heap, run->outside[i]);
@@ -70,6 +81,96 @@ say_lost(co_context *ctx, const coi_program *program)
     coi_free(memory, is_needed, num_steps);
 }
 
+bool
+coi_graph_export(co_context *ctx, const coi_export *one)
+{
+    coi_exports *exports = ctx->capture->exports;
+
+    if (exports->n == COI_MAX_EXPORTS) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "a step sets more than %d outputs", COI_MAX_EXPORTS);
+        return false;
+    }
+    coi_ref(one->name);
+    coi_ref(one->value);
+    exports->items[exports->n++] = *one;
+    return true;
+}
+
+/* The function of a step, and the run that takes what it exports. */
+typedef struct exporting {
+    co_fn          fn;
+    void          *user;
+    coi_graph_run *run;
+} exporting;
+
+/* Replicas export the same names, in the same order. Those of the first stay with the run. */
+static bool
+agree(co_context *ctx, coi_graph_run *run, const coi_exports *mine)
+{
+    bool same = mine->n == run->exports.n;
+
+    if (run->num_programs == 0) {
+        run->exports = *mine;
+        for (int i = 0; i < mine->n; ++i) {
+            coi_ref(mine->items[i].name);
+            run->exports.items[i].value = NULL;
+        }
+        return true;
+    }
+    for (int i = 0; same && i < mine->n; ++i)
+        same = mine->items[i].op == run->exports.items[i].op &&
+               mine->items[i].kind == run->exports.items[i].kind &&
+               coi_same_host_value(mine->items[i].name, run->exports.items[i].name);
+    if (!same)
+        coi_fail(
+            ctx, CO_RUNTIME_ERROR,
+            "replicas disagree on the output they set; name and operation must be the same on all");
+    return same;
+}
+
+/* The result, or a tuple of it and of what is exported. */
+static co_value *
+call_step(co_context *ctx, co_value *args, void *user)
+{
+    const exporting *e = user;
+    coi_capture     *capture = ctx->capture;
+    coi_exports      mine = { .n = 0 };
+    co_value        *values[COI_MAX_EXPORTS], *result, *exported;
+
+    capture->exports = &mine;
+    result = e->fn(ctx, args, e->user);
+    capture->exports = NULL;
+    if (ctx->error.code == CO_OK && agree(ctx, e->run, &mine) && mine.n > 0) {
+        for (int i = 0; i < mine.n; ++i)
+            values[i] = mine.items[i].value;
+        exported = co_tuple(ctx, values, (size_t)mine.n);
+        if (result == NULL)
+            result = co_none(ctx);
+        result = co_tuple(ctx, (co_value *[]){ result, exported }, 2);
+    }
+    drop_exports(&ctx->heap, &mine);
+    return result;
+}
+
+/* The result of the run; what is exported goes where it is asked for. */
+static co_value *
+deliver(co_context *ctx, coi_graph_run *run, co_value *result)
+{
+    co_value *const *both;
+
+    if (result == NULL || run->exports.n == 0)
+        return result;
+    both = result->u.items.items;
+    for (int i = 0; i < run->exports.n && ctx->error.code == CO_OK; ++i) {
+        const coi_export *one = &run->exports.items[i];
+
+        one->fn(ctx, one->name->u.string.data, one->kind, one->op, both[1]->u.items.items[i],
+                one->user);
+    }
+    drop_exports(&ctx->heap, &run->exports);
+    return ctx->error.code == CO_OK ? both[0] : NULL;
+}
+
 coi_program *
 coi_graph_run_capture(co_context *ctx, coi_graph_run *run, coi_capture *capture, co_fn fn,
                       void *user, co_value **args)
@@ -78,13 +179,14 @@ coi_graph_run_capture(co_context *ctx, coi_graph_run *run, coi_capture *capture,
     co_value    *types = program != NULL ? coi_types_of_args(ctx, *args) : NULL;
     co_value    *symbols = types != NULL ? coi_symbols_of_types(ctx, program, types) : NULL;
     co_value    *outside = NULL;
+    exporting    e = { fn, user, run };
 
     if (symbols == NULL) {
         coi_unref(&ctx->heap, program);
         return NULL;
     }
     ctx->capture = capture; /* around the step, whose values it may use */
-    program = coi_capture_part(ctx, program, "step", fn, user, symbols, &outside);
+    program = coi_capture_part(ctx, program, "step", call_step, &e, symbols, &outside);
     ctx->capture = NULL;
     if (program == NULL)
         return NULL;
@@ -112,7 +214,7 @@ coi_graph_run_record(co_context *ctx, coi_graph_run *run, co_value *args, co_val
         coi_unref(&ctx->heap, run->outside[i]);
         run->outside[i] = NULL;
     }
-    return result;
+    return deliver(ctx, run, result);
 }
 
 /* --- running --- */

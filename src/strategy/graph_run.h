@@ -11,14 +11,36 @@
 #include "function/graph.h"
 #include "strategy/strategy.h"
 
+/* What a step gives besides its result: the values of the replicas, merged, come to `fn` in the
+ * context that called run, when the run is recorded. */
+typedef void (*coi_export_fn)(co_context *ctx, const char *name, int kind, co_reduce_op op,
+                              co_value *merged, void *user);
+typedef struct coi_export {
+    co_value     *name, *value; /* a host string, and a value of the step; references */
+    int           kind;
+    co_reduce_op  op;
+    coi_export_fn fn;
+    void         *user;
+} coi_export;
+
+#define COI_MAX_EXPORTS 32
+typedef struct coi_exports {
+    coi_export items[COI_MAX_EXPORTS];
+    int        n;
+} coi_exports;
+
+/* Add one in the step that ctx captures, whose capture has exports; false with an error. */
+bool coi_graph_export(co_context *ctx, const coi_export *one);
+
 typedef struct coi_graph_run {
     coi_object   object;
     co_strategy *strategy; /* references from here on */
     coi_program *programs[COI_MAX_LOCAL_REPLICAS];
     co_value    *outside[COI_MAX_LOCAL_REPLICAS]; /* tuples: what each program uses of the graph;
                                                    * until the run is recorded */
-    int  num_programs;
-    bool in_turn, has_kwargs;
+    int         num_programs;
+    bool        in_turn, has_kwargs;
+    coi_exports exports; /* of the first replica, without values; until the run is recorded */
 } coi_graph_run;
 
 typedef struct coi_graph_run_attrs {

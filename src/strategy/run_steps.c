@@ -11,7 +11,7 @@
 #include "data/dataset.h"
 #include "function/function.h"
 #include "function/graph.h"
-#include "strategy/strategy.h"
+#include "strategy/graph_run.h"
 
 #include <string.h>
 
@@ -105,6 +105,34 @@ set_merged(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
     return NULL;
 }
 
+/* In a graph: the values of all replicas are here when the run is. */
+static void
+set_exported(co_context *ctx, const char *name, int which, co_reduce_op op, co_value *merged,
+             void *steps)
+{
+    merged = which == OTHER ? co_local_results(ctx, co_get_strategy(ctx), merged)
+                            : co_reduce(ctx, co_get_strategy(ctx), op, merged, NULL, 0);
+    if (merged != NULL)
+        put_output(ctx, steps, which, name, merged);
+}
+
+static co_code
+export_output(co_context *ctx, const setting *s, const char *name, co_value *output,
+              co_reduce_op op)
+{
+    coi_export one = { co_string(ctx, name), output, s->which, op, set_exported, s->steps };
+
+    if (ctx->capture->exports == NULL)
+        return coi_fail(
+            ctx, CO_UNIMPLEMENTED,
+            "%s is called in a replica inside a captured function, condition or loop; "
+            "return the output from the step of co_run, and set it in the step function",
+            ctx->call);
+    if (one.name != NULL)
+        coi_graph_export(ctx, &one);
+    return ctx->error.code;
+}
+
 static co_code
 set_output(co_context *ctx, co_step_context *steps, int which, const char *name, co_value *output,
            co_reduce_op op)
@@ -112,11 +140,7 @@ set_output(co_context *ctx, co_step_context *steps, int which, const char *name,
     setting s = { steps, which };
 
     if (!ctx->mode.cross && coi_is_capturing(ctx))
-        return coi_fail(
-            ctx, CO_UNIMPLEMENTED,
-            "%s is called in a replica while a graph is built or a function captured; "
-            "return the output from the step of co_run, and set it in the step function",
-            ctx->call);
+        return export_output(ctx, &s, name, output, op);
     if (!ctx->mode.cross) {
         co_merge_call(ctx, set_merged,
                       co_args(ctx, co_string(ctx, name), co_int(ctx, (int64_t)op), output), &s);

@@ -5,7 +5,6 @@
 #include <cohort/extended.h>
 #include <cohort/v1.h>
 
-#include "ops/engine/call_recording.h"
 #include "strategy/strategy.h"
 
 const char *

@@ -7,6 +7,8 @@
 #ifndef COHORT_TESTS_FUNCTION_WORLDS_H
 #define COHORT_TESTS_FUNCTION_WORLDS_H
 
+#include <cohort/v1.h>
+
 #include "test.h"
 
 #include <stdatomic.h>
@@ -19,7 +21,10 @@ typedef struct world {
     co_optimizer  *optimizer;
     co_reduce_op   op;
     co_aggregation aggregation;
-    atomic_int     calls; /* of the body itself, by replicas at the same time */
+    atomic_int     calls; /* of the body itself */
+    /* In a graph it does something else: an effect that no result needs, a seed of the graph, host
+     * values as results, which cannot be fetched. */
+    bool not_in_graph;
 } world;
 
 typedef void (*world_fn)(co_context *ctx, world *w);
@@ -90,6 +95,48 @@ expect_same_variables(co_context *ctx, const world *eager, const world *captured
     }
 }
 
+/* The body in a graph, which is built once, and run by a session as often: results and variables
+ * are those of `eager` after the same calls. */
+static inline void
+compare_in_graph(co_context *ctx, const world *with, world_fn make, co_fn body, bool runs_steps)
+{
+    world       eager = *with, graphed = *with;
+    co_graph   *graph = co_graph_new(ctx);
+    co_session *session = co_session_open(ctx, graph, NULL);
+    co_value   *x = NULL, *y = NULL;
+
+    if (make != NULL) {
+        make(ctx, &eager);
+        make(ctx, &graphed);
+    }
+    CO_GRAPH(ctx, graph)
+    {
+        co_value *args = co_args(ctx, x = co_placeholder(ctx, CO_FLOAT32, CO_SHAPE(-1)));
+
+        y = runs_steps ? co_run(ctx, with->strategy, body, args, &graphed)
+                       : body(ctx, args, &graphed);
+        CO_EXPECT_OK(ctx);
+        CO_REQUIRE(y != NULL);
+        co_keep(ctx, x);
+        co_keep(ctx, y);
+    }
+    for (int i = 0; i < 4; ++i) {
+        co_value *given = floats(ctx, (float)i + 0.7f, 3), *args = co_args(ctx, given), *a, *b;
+        co_feed   feed = { x, given };
+
+        co_set_seed(ctx, 17 + (uint64_t)i / 2);
+        a = runs_steps ? co_run(ctx, with->strategy, body, args, &eager) : body(ctx, args, &eager);
+        co_set_seed(ctx, 17 + (uint64_t)i / 2);
+        b = co_session_run(ctx, session, y, &feed, 1);
+        expect_same(ctx, a, b);
+    }
+    expect_same_variables(ctx, &eager, &graphed);
+    CO_EXPECT_INT(graphed.calls, runs_steps ? co_num_local_replicas(ctx, with->strategy) : 1);
+    CO_EXPECT_OK(ctx);
+    co_release(ctx, x);
+    co_release(ctx, y);
+}
+
 /* Several calls of a body with one argument, a vector; with runs_steps it is the step of a run. */
 static inline void
 compare_calls(co_context *ctx, const world *with, world_fn make, co_fn body, bool runs_steps)
@@ -114,6 +161,8 @@ compare_calls(co_context *ctx, const world *with, world_fn make, co_fn body, boo
     expect_same_variables(ctx, &eager, &captured);
     CO_EXPECT_INT(captured.calls, runs_steps ? co_num_local_replicas(ctx, with->strategy) : 1);
     CO_EXPECT_OK(ctx);
+    if (!with->not_in_graph)
+        compare_in_graph(ctx, with, make, body, runs_steps);
 }
 
 /* Under the default strategy, on one device, and on two replicas. */
@@ -130,13 +179,27 @@ strategy_of_place(co_context *ctx, int place)
 }
 
 static inline void
-compare_places(co_context *ctx, world_fn make, co_fn body, bool runs_steps)
+compare_places_of(co_context *ctx, const world *kind, world_fn make, co_fn body, bool runs_steps)
 {
     for (int i = 0; i < NUM_PLACES; ++i) {
-        world with = { .strategy = strategy_of_place(ctx, i) };
+        world with = *kind;
 
+        with.strategy = strategy_of_place(ctx, i);
         compare_calls(ctx, &with, make, body, runs_steps);
     }
+}
+
+static inline void
+compare_places(co_context *ctx, world_fn make, co_fn body, bool runs_steps)
+{
+    compare_places_of(ctx, &(world){ .not_in_graph = false }, make, body, runs_steps);
+}
+
+/* For bodies that do something else in a graph. */
+static inline void
+compare_places_but_graphs(co_context *ctx, world_fn make, co_fn body, bool runs_steps)
+{
+    compare_places_of(ctx, &(world){ .not_in_graph = true }, make, body, runs_steps);
 }
 
 #endif

@@ -7,6 +7,7 @@
 #include "test.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 static co_value *
@@ -151,6 +152,46 @@ CO_TEST(any_structure_can_be_fetched_and_any_tensor_fed, "GR-2 GR-4")
         CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, result, 1)), 1, 0);
         CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, co_scalar_float(ctx, 4))), 4, 0);
         CO_EXPECT_INT(co_value_kind(run(ctx, session, co_no_op(ctx))), CO_KIND_NONE);
+    }
+}
+
+CO_TEST(what_is_fed_stays_when_its_operation_runs, "GR-2")
+{
+    co_graph *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value   *parts = co_unstack(ctx, co_neg(ctx, vector(ctx, 1, 2)), 0);
+        co_value   *first = co_at(ctx, parts, 0), *second = co_at(ctx, parts, 1);
+        co_value   *sum = co_add(ctx, co_add(ctx, first, second), first);
+        co_session *session = co_session_open(ctx, NULL, NULL);
+        co_feed     feed = { first, co_float(ctx, 10) };
+
+        CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, sum)), -4, 0);
+        CO_EXPECT_CLOSE(co_item_float(ctx, co_session_run(ctx, session, sum, &feed, 1)), 18, 0);
+    }
+}
+
+CO_TEST(datasets_of_a_graph_are_made_of_constants, "GR-1")
+{
+    co_graph *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value    *two[] = { co_scalar_float(ctx, 1), co_scalar_float(ctx, 2) };
+        co_value    *numbers[] = { co_int(ctx, 3), co_int(ctx, 4) };
+        co_value    *both = co_args(ctx, co_list(ctx, two, 2), co_list(ctx, numbers, 2));
+        co_dataset  *data = co_dataset_from_tensor_slices(ctx, both);
+        co_iterator *it = co_make_one_shot_iterator(ctx, data);
+        co_session  *session = co_session_open(ctx, NULL, NULL);
+        co_value    *next;
+
+        CO_EXPECT_OK(ctx);
+        next = run(ctx, session, co_get_next(ctx, it));
+        CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, next, 0)), 1, 0);
+        CO_EXPECT_INT(co_item_int(ctx, co_at(ctx, next, 1)), 3);
+        CO_EXPECT_NULL(co_dataset_from_tensor_slices(ctx, co_neg(ctx, vector(ctx, 1, 2))));
+        CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
     }
 }
 
@@ -408,6 +449,10 @@ CO_TEST_WITH(run_and_reduce_build_operations, "GR-1 OD1-3 CTX-7", "cpus=2")
             CO_EXPECT_INT(calls, 3); /* a session calls no function of the user */
             CO_EXPECT_STR(co_string_at(ctx, co_at(ctx, co_worker_devices(ctx, one), 0), 0, NULL),
                           "/replica:0/task:0/device:CPU:1");
+            CO_EXPECT_STR(co_current_device(ctx), "/replica:0/task:0/device:CPU:0");
+            CO_SCOPE(ctx, one)
+                CO_EXPECT_STR(co_value_device(ctx, co_variable(ctx, co_float(ctx, 1), NULL)),
+                              "/replica:0/task:0/device:CPU:1");
         }
         CO_EXPECT_TRUE(co_has_strategy(ctx));
     }
@@ -1113,4 +1158,189 @@ CO_TEST(other_handles_are_no_graphs_and_sessions, "")
     CO_EXPECT_TRUE(strstr(text, "group(") != NULL);
     CO_EXPECT_OK(ctx);
     (void)session;
+}
+
+/* --- steps that differ --- */
+
+/* Replica 0 makes more calls than the others, and all meet in the same sum. */
+static co_value *
+differing(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 0), *update;
+
+    if (co_replica_id(ctx) == 0)
+        x = co_neg(ctx, co_neg(ctx, x));
+    update = co_assign_add(ctx, user, co_float(ctx, 1)); /* SUM: adds 2 */
+    return co_args(ctx, co_all_reduce(ctx, CO_REDUCE_SUM, x), update,
+                   co_all_reduce(ctx, CO_REDUCE_SUM, co_square(ctx, x)));
+}
+
+CO_TEST_WITH(steps_that_differ_between_replicas_run_whole, "GR-2", "cpus=2")
+{
+    co_strategy *m = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_graph    *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+        co_value           *x = co_placeholder(ctx, CO_FLOAT32, NULL, 0), *v = NULL, *all, *each;
+        co_session         *session = co_session_open(ctx, NULL, NULL);
+        co_feed             feed = { x, co_float(ctx, 3) };
+
+        options.aggregation = CO_AGGREGATION_MEAN;
+        CO_SCOPE(ctx, m)
+            v = co_variable(ctx, co_scalar_float(ctx, 0), &options);
+        all = co_run(ctx, m, differing, co_args(ctx, x), v);
+        run(ctx, session, co_global_variables_initializer(ctx));
+        each = co_local_results(ctx, m, co_at(ctx, all, 2));
+        each = co_session_run(ctx, session, co_at(ctx, each, 1), &feed, 1);
+        CO_EXPECT_CLOSE(co_item_float(ctx, each), 18, 0);
+        CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, v)), 1, 0);
+        CO_EXPECT_OK(ctx);
+    }
+}
+
+/* A collective that only one result needs is left out on all replicas. */
+static co_value *
+two_sums(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 0);
+
+    (void)user;
+    return co_args(ctx, co_all_reduce(ctx, CO_REDUCE_SUM, x),
+                   co_all_reduce(ctx, CO_REDUCE_SUM, co_exp(ctx, x)));
+}
+
+static void
+count_collectives(const co_observation *seen, void *user)
+{
+    if (seen->phase == CO_OBSERVE_BEGIN && strcmp(seen->op, "all_reduce") == 0)
+        atomic_fetch_add((atomic_int *)user, 1);
+}
+
+CO_TEST_WITH(collectives_of_a_step_run_where_they_are_needed, "GR-2", "cpus=2")
+{
+    co_strategy *m = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_graph    *graph = co_graph_new(ctx);
+    atomic_int   sums = 0;
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value    *x = co_placeholder(ctx, CO_FLOAT32, NULL, 0), *both, *one;
+        co_session  *session = co_session_open(ctx, NULL, NULL);
+        co_feed      feed = { x, co_float(ctx, 3) };
+        co_observer *observer = co_observe(ctx, count_collectives, &sums);
+
+        both = co_run(ctx, m, two_sums, co_args(ctx, x), NULL);
+        one = co_at(ctx, co_local_results(ctx, m, co_at(ctx, both, 0)), 1);
+        CO_EXPECT_CLOSE(co_item_float(ctx, co_session_run(ctx, session, one, &feed, 1)), 6, 0);
+        CO_EXPECT_INT(sums, 2); /* one on each replica */
+        CO_EXPECT_NOT_NULL(co_session_run(ctx, session, both, &feed, 1));
+        CO_EXPECT_INT(sums, 6);
+        co_unobserve(ctx, observer);
+    }
+}
+
+CO_TEST_BARE(the_graph_of_a_context_lives_as_long_as_the_context, "GR-1")
+{
+    co_context *own = co_open(NULL);
+    co_value   *x = NULL;
+
+    CO_BLOCK(own) {
+        CO_EXPECT_CODE(co_v1_disable_eager_execution(own), CO_OK);
+        CO_BLOCK(own)
+            co_neg(own, co_scalar_float(own, 2));
+    }
+    CO_EXPECT_TRUE(!co_executing_eagerly(own));
+    CO_EXPECT_INT(co_graph_num_operations(own, co_get_default_graph(own)), 1);
+    CO_BLOCK(own) {
+        x = co_neg(own, co_scalar_float(own, 2));
+        CO_EXPECT_CLOSE(co_item_float(own, run(own, co_session_open(own, NULL, NULL), x)), -2, 0);
+    }
+    CO_EXPECT_CODE(co_close(own), CO_OK);
+}
+
+/* A value of a block that has ended is no fetch, and the graph still has what it stood for. */
+CO_TEST(operations_outlive_the_handles_of_their_values, "GR-1")
+{
+    co_graph *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value   *v = co_variable(ctx, co_scalar_float(ctx, 1), NULL), *sum = NULL;
+        co_session *session = co_session_open(ctx, NULL, NULL);
+
+        CO_BLOCK(ctx) {
+            co_value *more = co_assign_add(ctx, v, co_mul(ctx, v, co_float(ctx, 3)));
+
+            CO_CONTROL_DEPENDENCIES(ctx, more)
+            sum = co_variable_read(ctx, v);
+            co_keep(ctx, sum);
+        }
+        run(ctx, session, co_global_variables_initializer(ctx));
+        CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, sum)), 4, 0);
+        co_release(ctx, sum);
+    }
+}
+
+/* --- outputs that replicas set --- */
+
+static co_value *
+set_in_replica(co_context *ctx, co_value *args, void *user)
+{
+    co_value *sum = co_reduce_sum(ctx, co_at(ctx, args, 0), CO_ALL_AXES, false);
+
+    co_set_last_step_output(ctx, user, "sum", CO_REDUCE_SUM, sum);
+    co_set_non_tensor_output(ctx, user, "who", co_int(ctx, co_replica_id(ctx)));
+    return co_neg(ctx, sum);
+}
+
+static co_value *
+step_with_replicas(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
+{
+    co_value *each = co_run(ctx, user, set_in_replica, co_args(ctx, inputs), steps);
+
+    co_set_last_step_output(ctx, steps, "negative", CO_REDUCE_SUM, each);
+    return NULL;
+}
+
+static co_value *
+set_differently(co_context *ctx, co_value *args, void *user)
+{
+    co_set_last_step_output(ctx, user, co_replica_id(ctx) == 0 ? "a" : "b", CO_REDUCE_SUM,
+                            co_reduce_sum(ctx, co_at(ctx, args, 0), CO_ALL_AXES, false));
+    return NULL;
+}
+
+static co_value *
+step_that_disagrees(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
+{
+    return co_run(ctx, user, set_differently, co_args(ctx, inputs), steps);
+}
+
+CO_TEST_WITH(replicas_set_outputs_of_steps_in_a_graph, "EXT-STEPS-1 GR-1", "cpus=2")
+{
+    co_strategy *m = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_graph    *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_dataset      *data = co_dataset_batch(ctx, co_dataset_range(ctx, 0, 12, 1), 4, false);
+        co_iterator     *it = co_make_dataset_iterator(ctx, m, data);
+        co_session      *session = co_session_open(ctx, NULL, NULL);
+        co_step_context *steps = co_run_steps_on_iterator(ctx, m, step_with_replicas, it, m, 2,
+                                                          NULL);
+        co_value        *outputs;
+
+        CO_REQUIRE(steps != NULL);
+        run(ctx, session, co_iterator_initialize(ctx, it));
+        outputs = run(ctx, session, co_last_step_outputs(ctx, steps));
+        CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, outputs, "sum")), 22);
+        CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, outputs, "negative")), -22);
+        outputs = co_get(ctx, co_non_tensor_outputs(ctx, steps), "who");
+        CO_EXPECT_INT(co_num_items(ctx, outputs), 2);
+        CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, step_that_disagrees, it, m, 2, NULL));
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "disagree");
+        CO_EXPECT_OK(ctx);
+    }
 }

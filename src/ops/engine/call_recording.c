@@ -4,22 +4,11 @@
 
 #include "base/text.h"
 
-#include <string.h>
-
 co_code
 coi_recorded_effect(co_context *ctx, coi_effect *effect)
 {
     (void)effect;
     return coi_fail(ctx, CO_RUNTIME_ERROR, "an entry of captured functions was started by itself");
-}
-
-const char *
-coi_device_text_here(const co_context *ctx, const char *name)
-{
-    const char *rest = coi_in_graph(ctx) && strncmp(name, "/job:", 5) == 0 ? strchr(name + 1, '/')
-                                                                           : NULL;
-
-    return rest != NULL ? rest : name;
 }
 
 co_value *

@@ -21,19 +21,20 @@ typedef struct coi_capture {
     bool                has_created; /* one, or tried to without being allowed */
     struct co_graph    *graph;       /* that it adds to, itself or through a step of it (function/
                                       * graph.h); NULL: a function */
-    bool      is_graph;              /* of the graph itself, */
-    bool      is_part;               /* or of a step in it */
-    bool      has_seed;              /* of a graph: co_set_seed was called */
-    uint64_t  seed;
-    co_value *after;      /* results of calls that the next ones come after; NULL: none */
-    size_t    tape_depth; /* of the tape of the last call that takes_tape */
+    bool                is_graph;    /* of the graph itself, */
+    bool                is_part;     /* or of a step in it, */
+    struct coi_exports *exports;  /* which may give more than its result (strategy/graph_run.h) */
+    bool                has_seed; /* of a graph: co_set_seed was called */
+    uint64_t            seed;
+    co_value           *after;      /* results of calls that the next ones come after; NULL: none */
+    size_t              tape_depth; /* of the tape of the last call that takes_tape */
 } coi_capture;
 
 /* Whether what ctx calls becomes part of a graph. */
 static inline bool
 coi_in_graph(const co_context *ctx)
 {
-    return ctx->capture != NULL && ctx->capture->graph != NULL;
+    return ctx->in_graph;
 }
 
 /* Whether ctx captures a function. */
@@ -42,9 +43,6 @@ coi_is_capturing(const co_context *ctx)
 {
     return ctx->capture != NULL;
 }
-
-/* A device name as ctx sees it: without the job while a graph is built (OD1-3). */
-const char *coi_device_text_here(const co_context *ctx, const char *name);
 
 /*
  * An entry that captured functions hold as a call: operands are values of any kind, and `replay`
