@@ -190,7 +190,7 @@ struct co_context {
     struct coi_capture             *capture; /* of a function, under way; NULL: calls are made */
     struct coi_kernel_recorder *kernel_recorder; /* ops/engine/kernel_recording.h; see special */
     const co_value *run_args; /* of a replica in a step: what run was given, for all replicas */
-    bool in_graph; /* it adds to a graph, and device names lack their job (OD1-3) */
+    bool            in_graph; /* it adds to a graph, and device names lack their job (OD1-3) */
     _Alignas(max_align_t) unsigned char extensions[COI_NUM_EXTENSIONS][COI_EXTENSION_BYTES];
 #ifdef COI_DEBUG
     atomic_ullong busy_thread; /* who is inside a call */
