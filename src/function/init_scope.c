@@ -13,11 +13,9 @@ call(co_context *ctx, co_fn fn, co_value *args, void *user)
     result = ctx->error.code == CO_OK ? fn(ctx, args, user) : NULL;
     coi_function_end(ctx, floor);
     coi_pop_to(ctx, entries);
-    if (ctx->error.code != CO_OK)
-        result = NULL;
-    else if (result == NULL)
+    if (ctx->error.code == CO_OK && result == NULL)
         result = co_none(ctx);
-    else if (!coi_check_result(ctx, result, "init_scope", "function"))
+    else if (ctx->error.code != CO_OK || !coi_check_result(ctx, result, "init_scope", "function"))
         result = NULL;
     if (result != NULL)
         coi_ref(result);

@@ -378,7 +378,7 @@ static void
 add_kernel(recording *r, const coi_call *call, const uint32_t *numbers, bool is_constant)
 {
     coi_plan       *plan = r->plan;
-    size_t          n = (size_t)(call->num_in + call->num_out);
+    size_t          n = (size_t)call->num_in + (size_t)call->num_out;
     coi_plan_kernel kernel = { .op = call->op,
                                .device = call->device,
                                .values = (uint32_t)plan->num_operands,

@@ -3,6 +3,7 @@
 # scripts/check-comments: the headers pass, and each rule of the check is broken once in a copy of them.
 set -eu
 cd "$(dirname "$0")/../.."
+command -v python3 >/dev/null || exec scripts/skip-test "scripts/check-comments needs python3"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
