@@ -5,8 +5,8 @@
 set -u
 source=${COHORT_SOURCE_DIR:-$(cd "$(dirname "$0")/../.." && pwd)}
 build=${COHORT_BUILD_DIR:-$source/build/release}
-command -v python3 >/dev/null || exec scripts/skip-test "scripts/bench-peers needs python3"
-[ -x "$build/bench/cohort-bench" ] || { echo "skipped: cohort-bench is not built"; exit 77; }
+command -v python3 >/dev/null || exec "$source/scripts/skip-test" "scripts/bench-peers needs python3"
+[ -x "$build/bench/cohort-bench" ] || exec "$source/scripts/skip-test" "cohort-bench is not built"
 export LSAN_OPTIONS="suppressions='$source/tests/ranks/leaks-of-mpi.txt':fast_unwind_on_malloc=0:print_suppressions=0"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
