@@ -10,7 +10,7 @@ CMAKE_FLAGS ?=
 DEPS   ?= yes
 export DEPS
 
-.PHONY: all configure demo test check bench golden install format generate coverage clean help
+.PHONY: all configure demo test check bench bench-peers golden install format generate coverage clean help
 
 all: configure
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -35,6 +35,12 @@ bench:
 	@scripts/install-packages bench
 	@$(MAKE) --no-print-directory all
 	@$(BUILD)/bench/cohort-bench
+
+# PEERS="--turns 3 ..." are options of scripts/bench-peers. COHORT_PEERS names the folder of the virtual environments.
+bench-peers:
+	@scripts/install-packages peers
+	@$(MAKE) --no-print-directory all
+	@scripts/bench-peers --build $(BUILD) $(PEERS)
 
 golden: all
 	@$(BUILD)/tests/golden tests/golden
@@ -68,6 +74,8 @@ help:
 	@echo "make check      run all checks that a change must pass: format, layers, headers, symbols,"
 	@echo "                two compilers, sanitizers, a build of the core only, baseline kernels only, an installed copy"
 	@echo "make bench      run all benchmarks; $(BUILD)/bench/cohort-bench NAME... runs some"
+	@echo "make bench-peers  install TensorFlow and PyTorch outside the tree, train the same models with them in turns,"
+	@echo "                and write docs/performance.md; scripts/bench-peers --help has its options, for PEERS=\"...\""
 	@echo "make golden     compare with the values recorded from TensorFlow"
 	@echo "make install    install under PREFIX=$(PREFIX)"
 	@echo "make format     format the sources with clang-format"

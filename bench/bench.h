@@ -52,6 +52,8 @@ double bench_now(void);
 /* Processor time of this process, in seconds. */
 double bench_cpu(void);
 void   bench_rest(double seconds);
+/* The most memory that this process ever had, in MiB. */
+double bench_peak_mib(void);
 /* An array of zeros, in huge pages where there are any, as the library's own large blocks are; for
  * free(). */
 float *bench_array(size_t nbytes);
@@ -99,17 +101,32 @@ extern const char *bench_program;
 
 void bench_allreduce(void);
 void bench_attention(void);
+void bench_calls(void);
 void bench_choose(void);
 void bench_choose_products(void); /* part of it */
 void bench_conv(void);
 void bench_dispatch(void);
 void bench_elementwise(void);
+void bench_function(void);
 void bench_input(void);
 void bench_matmul(void);
 void bench_run(void);
 void bench_startup(void);
+void bench_train(void);
 
-/* Modes of the program that bench_startup starts. */
+/* Modes of the program that bench_startup and bench_train start. */
 int bench_child(const char *mode);
+int bench_train_child(const char *task);
+
+/* Options of bench_train. */
+typedef struct bench_train_options {
+    const char *model;    /* NULL: all */
+    const char *strategy; /* NULL: all */
+    bool        function; /* the step as a captured function, compared with the step itself */
+    int         steps;    /* above 0: print the losses of so many steps, and measure nothing */
+} bench_train_options;
+extern bench_train_options bench_train_what;
+/* Whether there is such a model, or strategy; if not, those there are stand in `names`. */
+bool bench_train_knows(const char *option, const char *value, char *names, size_t capacity);
 
 #endif

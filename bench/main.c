@@ -20,6 +20,8 @@ static const benchmark benchmarks[] = {
       bench_allreduce },
     { "attention", "causal attention, forward and backward, compared with its GEMMs",
       bench_attention },
+    { "calls", "single calls and elements of datasets, which bench/peers measures in TensorFlow",
+      bench_calls },
     { "choose", "all kernels of convolutions and GEMM, and those that the heuristics select",
       bench_choose },
     { "conv", "the convolutions of a small network, compared with their multiply-adds",
@@ -28,6 +30,8 @@ static const benchmark benchmarks[] = {
     { "elementwise",
       "element-wise operators, compared with memory bandwidth and hand-written loops",
       bench_elementwise },
+    { "function", "captured functions: calls, operators, capturing, plans, fused chains",
+      bench_function },
     { "input", "datasets and their distribution: batches, record files, slices, shuffling, memory",
       bench_input },
     { "matmul", "the GEMMs of four models, compared with the best rate and other libraries",
@@ -35,6 +39,8 @@ static const benchmark benchmarks[] = {
     { "run", "run, scope, two replicas with a reduce, an idle strategy, allocations per step",
       bench_run },
     { "startup", "time and memory to the first result, size of the library", bench_startup },
+    { "train", "training steps of four models under four strategies, each in a process of its own",
+      bench_train },
 };
 
 enum { NUM_BENCHMARKS = sizeof(benchmarks) / sizeof(benchmarks[0]) };
@@ -82,6 +88,21 @@ bench_rest(double seconds)
 
     while (nanosleep(&time, &time) != 0)
         ;
+}
+
+double
+bench_peak_mib(void)
+{
+    FILE *file = fopen("/proc/self/status", "r");
+    char  line[128];
+    long  kib = 0;
+
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+        if (sscanf(line, "VmHWM: %ld", &kib) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    return (double)kib / 1024;
 }
 
 float *
@@ -198,7 +219,7 @@ report_text(const bench_figure *f, double ratio)
         snprintf(limit, sizeof(limit), "%.2f x %.3g, %s", ratio, f->limit, f->limit_is);
     else if (isfinite(f->limit))
         snprintf(limit, sizeof(limit), "%.3g, %s", f->limit, f->limit_is);
-    printf("%-26s%10.4g%10.4g %-9s%-18s%s\n", f->name, f->best, f->median, f->unit, goal, limit);
+    printf("%-34s%10.4g%10.4g %-9s%-18s%s\n", f->name, f->best, f->median, f->unit, goal, limit);
 }
 
 void
@@ -277,13 +298,20 @@ bench_check(co_context *ctx)
 static void
 print_help(FILE *out)
 {
-    fprintf(out, "usage: cohort-bench [NAME...] [--json] [--help]\n\n");
+    fprintf(out, "usage: cohort-bench [NAME...] [--json] [--build] [--help]\n"
+                 "       cohort-bench train [--model mlp_small|mlp|cnn|gpt]\n"
+                 "                          [--strategy none|one|mirrored2|mpi2] [--function]\n"
+                 "                          [--steps N] [--json]\n\n");
     for (size_t i = 0; i < NUM_BENCHMARKS; ++i)
         fprintf(out, "  %-12s%s\n", benchmarks[i].name, benchmarks[i].help);
     fprintf(
         out,
-        "\nWithout names all benchmarks run. Every figure is the best of many short rounds, with their "
-        "median and a\nlimit measured in the same run. --json prints one object for each figure.\n");
+        "\nWithout names all benchmarks run. Every figure is the best of many short rounds, with "
+        "their median and a\nlimit measured in the same run. --json prints one object for each "
+        "figure, --build what the library was\nbuilt with.\n\n"
+        "train: without --model and --strategy all of them, and the captured step on one device. "
+        "--function captures\nthe step and compares it with the step itself. --steps prints the losses "
+        "of N steps and measures nothing.\n`make bench-peers` compares with TensorFlow and PyTorch.\n");
 }
 
 /* Figures depend on these, and a build without oneDNN looks like any other. */
@@ -299,12 +327,19 @@ print_fact(const char *name, const char *text, void *user)
 }
 
 static void
-print_header(void)
+print_build(void)
 {
     bool is_first = true;
 
     co_build_visit(print_fact, &is_first);
-    printf("\n%-26s%10s%10s %-9s%-18s%s\n", "figure", "best", "median", "unit", "goal",
+    printf("\n");
+}
+
+static void
+print_header(void)
+{
+    print_build();
+    printf("%-34s%10s%10s %-9s%-18s%s\n", "figure", "best", "median", "unit", "goal",
            "times the limit measured here");
 }
 
@@ -317,21 +352,67 @@ find(const char *name)
     return NULL;
 }
 
+static bool
+read_train_option(const char *option, const char *value)
+{
+    char names[80], *end;
+    long steps;
+
+    if (value == NULL) {
+        fprintf(stderr, "cohort-bench: %s needs a value\n\n", option);
+        return false;
+    }
+    if (strcmp(option, "--steps") == 0) {
+        steps = strtol(value, &end, 10);
+        if (*end != '\0' || steps < 1 || steps > 1000000) {
+            fprintf(stderr, "cohort-bench: --steps '%s' is not a number from 1 to 1000000\n\n",
+                    value);
+            return false;
+        }
+        bench_train_what.steps = (int)steps;
+        return true;
+    }
+    if (!bench_train_knows(option, value, names, sizeof(names))) {
+        fprintf(stderr, "cohort-bench: there is no %s '%s'; use one of %s\n\n", option + 2, value,
+                names);
+        return false;
+    }
+    *(strcmp(option, "--model") == 0 ? &bench_train_what.model
+                                     : &bench_train_what.strategy) = value;
+    return true;
+}
+
 /* Options are taken out of argv; the number of names that stay, or -1 for an unknown one. */
 static int
 read_arguments(int argc, char **argv)
 {
-    int names = 0;
+    const char *of_train = NULL; /* an option of its own */
+    bool        is_train = false;
+    int         names = 0;
 
     for (int i = 1; i < argc; ++i) {
         if (strcmp(argv[i], "--json") == 0) {
             as_json = true;
+        } else if (strcmp(argv[i], "--function") == 0) {
+            of_train = argv[i];
+            bench_train_what.function = true;
+        } else if (strcmp(argv[i], "--model") == 0 || strcmp(argv[i], "--strategy") == 0 ||
+                   strcmp(argv[i], "--steps") == 0) {
+            of_train = argv[i];
+            if (!read_train_option(argv[i], argv[i + 1])) /* argv ends with NULL */
+                return -1;
+            ++i;
         } else if (find(argv[i]) != NULL) {
+            is_train = is_train || strcmp(argv[i], "train") == 0;
             argv[names++] = argv[i];
         } else {
             fprintf(stderr, "cohort-bench: there is no benchmark '%s'\n\n", argv[i]);
             return -1;
         }
+    }
+    if (of_train != NULL && !is_train) {
+        fprintf(stderr, "cohort-bench: %s belongs to the benchmark train\n\n", of_train);
+        return -1;
     }
     return names;
 }
@@ -342,10 +423,16 @@ main(int argc, char **argv)
     int names;
 
     bench_program = argv[0];
+    if (argc == 2 && strncmp(argv[1], "--train-", 8) == 0)
+        return bench_train_child(argv[1] + 8);
     if (argc == 2 && strncmp(argv[1], "--child-", 8) == 0)
         return bench_child(argv[1] + 8);
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         print_help(stdout);
+        return 0;
+    }
+    if (argc == 2 && strcmp(argv[1], "--build") == 0) {
+        print_build();
         return 0;
     }
     names = read_arguments(argc, argv);
@@ -353,7 +440,7 @@ main(int argc, char **argv)
         print_help(stderr);
         return 2;
     }
-    if (!as_json)
+    if (!as_json && bench_train_what.steps == 0)
         print_header();
     if (names == 0)
         for (size_t i = 0; i < NUM_BENCHMARKS; ++i)

@@ -21,22 +21,6 @@ enum { ROUNDS = 60 };
 
 /* --- the child --- */
 
-/* The most memory this process ever had, in KiB. */
-static long
-peak_kib(void)
-{
-    FILE *file = fopen("/proc/self/status", "r");
-    char  line[128];
-    long  kib = 0;
-
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
-        if (sscanf(line, "VmHWM: %ld", &kib) == 1)
-            break;
-    if (file != NULL)
-        fclose(file);
-    return kib;
-}
-
 /* The work of "first-result": open, add two numbers, read the sum. */
 static bool
 first_result(void)
@@ -62,7 +46,7 @@ bench_child(const char *mode)
         return 1;
     }
     begin = bench_now() - begin;
-    length = snprintf(text, sizeof(text), "%.9f %ld\n", begin, peak_kib());
+    length = snprintf(text, sizeof(text), "%.9f %.6f\n", begin, bench_peak_mib());
     _exit(write(STDOUT_FILENO, text, (size_t)length) == length ? 0 : 1);
 }
 
@@ -112,7 +96,7 @@ time_child(const char *argument)
         exit(1);
     }
     result.main_ms = strtod(text, &end) * 1e3;
-    result.mib = strtod(end, NULL) / 1024;
+    result.mib = strtod(end, NULL);
     return result;
 }
 

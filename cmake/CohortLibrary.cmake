@@ -57,12 +57,14 @@ set(fast_sources
     "base/(event|lock|memory|team|thread|wire)" "device/memory_pool" "device/cpu/.*" "value/(cell|heap|keeps|structure|tensor)"
     "context/(check|context|context_error|convert|value_constructors|modes|statements|structures|tape)"
     "ops/(engine|math|array|nn|random|kernels|kernels/drivers|kernels/generic)/[^/]*" "variable/variable"
+    "function/(function|plan|region|replay|signature|value_tree)"
     "io/(crc32c|example|frame|source)" "data/(batch|batch_assembly|iterator|memory_source|rebatch|repeat|shard|shuffle|split)"
     "collective/(all_reduce|reduce_kernels|reduction_tree|local/ranks|self/self)"
     "strategy/(cross_replica_reduce|distributed_variables|flight_recorder|merge|rendezvous|replica_collectives|replica_threads|run|scope)" "train/[^/]*")
-list(JOIN fast_sources "|" fast_pattern)
 set(small_sources ${COHORT_SOURCES})
-list(FILTER small_sources EXCLUDE REGEX "/src/(${fast_pattern})[.]c$")
+foreach(pattern IN LISTS fast_sources)
+    list(FILTER small_sources EXCLUDE REGEX "/src/${pattern}[.]c$")
+endforeach()
 foreach(name IN ITEMS
     engine/call_by_name kernels/generic/float64_kernels
     kernels/drivers/conv2d_kernels kernels/drivers/conv2d_pooled_grad_kernels kernels/drivers/cross_entropy_kernels

@@ -151,6 +151,12 @@ if(bench_sources)
     # Loops that operators are compared with, as one would compile them for a program of one's own.
     set_source_files_properties("${PROJECT_SOURCE_DIR}/bench/hand_written.c" PROPERTIES
         COMPILE_OPTIONS "-O3;-ffast-math;$<$<BOOL:${COI_HAVE_ISA_V3}>:-march=x86-64-v3>")
+    # It starts processes that train together.
+    set_source_files_properties("${PROJECT_SOURCE_DIR}/bench/train.c" PROPERTIES
+        COMPILE_DEFINITIONS "COHORT_MPIRUN=\"${PROJECT_SOURCE_DIR}/scripts/mpirun-here\"")
+    if(TARGET cohort_mpi)
+        add_dependencies(cohort_bench cohort_mpi)
+    endif()
 endif()
 
 file(GLOB example_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*.c")

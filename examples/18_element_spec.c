@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Read the spec of an iterator's elements before the first element. The second sample of
- * distribute_datasets_from_function in the v1 document (seed003/5). Its line 308, which gives the
- * spec to tf.function as the input signature, is left out: this version has no traced functions.
- * The third step reaches the end of the input.
+ * Take the input signature of a step from an iterator. The second sample of
+ * distribute_datasets_from_function in the v1 document (seed003/5): the spec of the elements is
+ * known before the first element, and the step, a captured function, is captured once for each
+ * replica, whatever sizes the batches have. The third step reaches the end of the input.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>
@@ -33,25 +33,43 @@ show(co_context *ctx, const char *name, co_value *value)
     printf("%s: %s\n", name, text);
 }
 
-int
-main(void)
+static void
+three_steps(co_context *ctx, co_strategy *strategy)
 {
-    const int    steps = 3;
-    co_context  *ctx = co_open("cpus=2");
-    co_strategy *strategy = co_mirrored_strategy(ctx, NULL, 0, NULL);
+    const int           steps = 3;
+    co_function_options options = CO_FUNCTION_OPTIONS_INIT;
+    co_function_stats   stats = CO_FUNCTION_STATS_INIT;
+    co_function        *replica_fn_with_signature;
     co_dataset  *inputs = co_distribute_datasets_from_function(ctx, strategy, dataset_fn, NULL,
                                                                NULL);
     co_iterator *iterator = co_iterate(ctx, inputs);
 
-    show(ctx, "elements", co_iterator_element_spec(ctx, iterator));
+    options.signature = co_args(ctx, co_iterator_element_spec(ctx, iterator));
+    show(ctx, "signature", options.signature);
+    replica_fn_with_signature = co_function_of(ctx, replica_fn, NULL, &options);
     for (int i = 0; i < steps; ++i)
         CO_BLOCK(ctx) {
             co_value *element = co_next(ctx, iterator);
 
             if (element != NULL)
-                show(ctx, "sums", co_run(ctx, strategy, replica_fn, co_args(ctx, element), NULL));
+                show(ctx, "sums",
+                     co_run(ctx, strategy, co_captured, co_args(ctx, element),
+                            replica_fn_with_signature));
             else
                 printf("the end\n");
         }
+    co_function_get_stats(ctx, replica_fn_with_signature, &stats);
+    printf("captures: %lld\n", (long long)stats.captures);
+}
+
+int
+main(void)
+{
+    static const char *const devices[] = { "/cpu:0", "/cpu:1" };
+
+    co_context *ctx = co_open("cpus=2");
+
+    for (size_t n = 1; n <= 2; ++n)
+        three_steps(ctx, co_mirrored_strategy(ctx, devices, n, NULL));
     return co_close(ctx);
 }

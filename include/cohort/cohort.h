@@ -15,6 +15,7 @@
  *   function.h  captured functions: recorded once, replayed
  *   control_flow.h  conditions and loops that depend on tensors
  *   runtime_checks.h  assertions and lines of the log in captured functions
+ *   generator.h  random generators with a state of their own
  *   creator.h   functions of yours between co_variable and what it makes
  *   extended.h  what the documents call strategy.extended
  *   custom_strategy.h    your own strategy
@@ -53,6 +54,7 @@
 #include <cohort/extended.h>
 #include <cohort/files.h>
 #include <cohort/function.h>
+#include <cohort/generator.h>
 #include <cohort/gradient.h>
 #include <cohort/observe.h>
 #include <cohort/ops.h>

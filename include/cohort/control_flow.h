@@ -90,7 +90,7 @@ typedef struct co_while_options {
  * Context:  any in which these are allowed.
  * Blocks:   as these do, for as many rounds as it takes.
  * Returns:  the loop variables at the end, a tuple of ctx's block. CO_TYPE_ERROR if body returns
- *           another structure, CO_VALUE_ERROR if it returns another dtype, or another shape than the
+ *           another structure or dtype, CO_VALUE_ERROR if it returns another shape than the
  *           invariant allows, CO_INVALID_ARGUMENT if cond does not return a scalar bool.
  */
 CO_API co_value *co_while(co_context *ctx, co_fn cond, co_fn body, co_value *variables, void *user,
@@ -128,9 +128,12 @@ CO_API co_value *co_scan(co_context *ctx, co_value *elems, co_value *initializer
 
 /**
  * Call fn for each row of `elems` with a state: fn gets a tuple of the element and the items of the
- * state, and returns the next state. `state` is a tuple or list.
+ * state, and returns the next state. `state` is a tuple or list. `elems` may also be a dataset, whose
+ * elements are read from the first on in every call, or an iterator, of which it takes what is left
+ * (co_dataset_value and co_iterator_value make these values; distributed ones too).
  *
- * Scope, Context, Blocks, Returns: as co_foldl; the last state, a tuple.
+ * Scope, Context, Blocks, Returns: as co_foldl, and of datasets and iterators as co_next too; the
+ * last state, a tuple.
  */
 CO_API co_value *co_for_each(co_context *ctx, co_value *elems, co_value *state, co_fn fn,
                              void *user);

@@ -285,6 +285,14 @@ CO_API co_dataset *co_dataset_window(co_context *ctx, co_dataset *input, int64_t
  * for anything else.
  */
 CO_API co_dataset *co_value_dataset(co_context *ctx, co_value *value);
+/**
+ * A dataset as a value: an argument of a captured function (function.h), or what co_for_each loops
+ * over. A function is captured once for datasets whose elements have the same types. In the function
+ * co_value_dataset gives the dataset of the first call; co_iterate and co_for_each on it read the one
+ * that each call brings. If the function makes another dataset of it (co_dataset_map, ...), it is
+ * captured for each dataset.
+ */
+CO_API co_value *co_dataset_value(co_context *ctx, co_dataset *dataset);
 typedef struct co_interleave_options {
     size_t struct_size;
     int    cycle_length; /* datasets read at a time, in turn: 1 to 65536 */
@@ -617,6 +625,13 @@ CO_API co_value *co_next(co_context *ctx, co_iterator *iterator);
 CO_API co_value *co_get_next(co_context *ctx, co_iterator *iterator);
 /** co_next, but the result is an optional, which is empty at the end. */
 CO_API co_value *co_get_next_as_optional(co_context *ctx, co_iterator *iterator);
+/**
+ * An iterator as a value, as co_dataset_value is one: a captured function reads the iterator that
+ * each call brings, and keeps the one that it was captured with. co_value_iterator gives the iterator of a value, as a handle of ctx's block;
+ * CO_TYPE_ERROR for anything else.
+ */
+CO_API co_value    *co_iterator_value(co_context *ctx, co_iterator *iterator);
+CO_API co_iterator *co_value_iterator(co_context *ctx, co_value *value);
 /** Whether an optional (a tuple of one item or none) holds a value. */
 CO_API bool co_optional_has_value(co_context *ctx, const co_value *optional);
 /**

@@ -85,18 +85,72 @@ CO_API co_function *co_function_of(co_context *ctx, co_fn fn, void *user,
  */
 CO_API co_value *co_call(co_context *ctx, co_function *function, co_value *args);
 
-/** co_call as a step: co_run(ctx, strategy, co_captured, args, function). */
+/**
+ * co_call as a step: co_run(ctx, strategy, co_captured, args, function). With several replicas a
+ * signature has a per-replica spec where run is given a per-replica value, as co_element_spec gives
+ * it for a distributed dataset; CO_TYPE_ERROR otherwise.
+ * Rules: FN-9.
+ */
 CO_API co_value *co_captured(co_context *ctx, co_value *args, void *function);
 
-/** How often the user's function was called to capture it, how many programs it has now, and how
- * often one was replayed. */
+/**
+ * A captured function as a value, so that it can be an argument of another, which keeps it: each
+ * function is another type. co_value_function gives the function of a value, as a handle of ctx's block; CO_TYPE_ERROR
+ * for anything else.
+ */
+CO_API co_value    *co_function_value(co_context *ctx, co_function *function);
+CO_API co_function *co_value_function(co_context *ctx, co_value *value);
+
+/**
+ * The function for arguments of one type, captured now if it was not yet: what get_concrete_function
+ * is to the documents. `args` is a tuple or list of specs, of examples, or of structures of these;
+ * host values and variables are themselves. NULL, or an empty one, stands for the signature. The
+ * result is a function for co_call and co_captured that is never captured again, wherever it is
+ * called. A handle of ctx's block.
+ *
+ * Returns:  the concrete function, or NULL with CO_TYPE_ERROR (args do not fit the signature, or
+ *           the function is concrete already), CO_VALUE_ERROR (args is not a tuple or list), and the
+ *           errors of capturing. A call with arguments of other types, or as many as it was not
+ *           captured for, is CO_TYPE_ERROR.
+ * Rules: FN-12.
+ */
+CO_API co_function *co_function_concrete(co_context *ctx, co_function *function, co_value *args);
+/** The types of the arguments of a concrete function: a tuple of specs, or structures of specs, with
+ * host values as they were given. */
+CO_API co_value *co_function_arg_specs(co_context *ctx, const co_function *function);
+/** The type of its result: specs in the structure of what it returns. */
+CO_API co_value *co_function_result_spec(co_context *ctx, const co_function *function);
+
+/**
+ * Call fn at once, also where a function is being captured: what tf.init_scope is to the documents.
+ * The calls that it makes are made once, while capturing, and are no part of the program; tapes do
+ * not see them. Symbolic tensors of the function are CO_TYPE_ERROR there. `args` may be NULL: no
+ * arguments.
+ *
+ * Scope:    as the calls in fn.
+ * Context:  any; where nothing is captured it is a call of fn.
+ * Blocks:   as the calls in fn.
+ * Returns:  what fn returned, a value of ctx's block; none for NULL. The errors of fn.
+ */
+CO_API co_value *co_init_scope(co_context *ctx, co_fn fn, co_value *args, void *user);
+
+/**
+ * How often the user's function was called to capture it, how many programs it has now, and how
+ * often one was replayed. A plan is a part of a program as a list of kernels for tensors of some
+ * shapes: how many there are now, how often one was run, and the memory that they need for what they
+ * compute and drop, against the sum of it.
+ */
 typedef struct co_function_stats {
     size_t  struct_size;
     int64_t captures;
     int64_t programs;
     int64_t replays;
+    int64_t plans;
+    int64_t plan_runs;
+    int64_t planned_bytes;
+    int64_t temporary_bytes;
 } co_function_stats;
-#define CO_FUNCTION_STATS_INIT { sizeof(co_function_stats), 0, 0, 0 }
+#define CO_FUNCTION_STATS_INIT { sizeof(co_function_stats), 0, 0, 0, 0, 0, 0, 0 }
 CO_API co_code co_function_get_stats(co_context *ctx, const co_function *function,
                                      co_function_stats *stats);
 

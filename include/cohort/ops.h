@@ -464,9 +464,15 @@ CO_API co_value *co_avg_pool2d(co_context *ctx, co_value *x, const co_pool2d_opt
  * that runs them. */
 CO_API void co_set_seed(co_context *ctx, uint64_t seed);
 /**
- * Numbers drawn uniformly from [low, high). dtype is a floating one, float16 to float64.
- * CO_INVALID_ARGUMENT where a bound is not finite, or is not when it is rounded to dtype, or low is
- * above high. The range itself may be larger than the largest number.
+ * Numbers drawn uniformly from [low, high). dtype is a floating one, float16 to float64, or that of
+ * integers, whose bounds are whole numbers of at most 2^53. CO_INVALID_ARGUMENT where a bound is not
+ * finite, or is not when it is rounded to dtype, or low is above high; of integers also where they
+ * are equal, or dtype cannot hold all numbers between them. The range itself may be larger than the
+ * largest number.
+ *
+ * co_op_call takes one attribute more, here and for co_random_normal: with `op_seed` the numbers are
+ * those of another stream, which depends on this seed, on that of the context and on the number of
+ * the call.
  */
 CO_API co_value *co_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim,
                                    double low, double high);
@@ -500,6 +506,10 @@ CO_API co_value *co_stateless_random_uniform(co_context *ctx, co_dtype dtype, co
 CO_API co_value *co_stateless_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims,
                                             int ndim, const int64_t seed[2],
                                             const co_random_normal_options *options);
+
+/** The rows of x (dimension 0) in a random order, drawn from the same streams. CO_INVALID_ARGUMENT for
+ * a scalar. */
+CO_API co_value *co_random_shuffle(co_context *ctx, co_value *x);
 
 /** Zeros in the place of about `rate` (in [0, 1)) of the elements, drawn from the same streams; the
  * others are divided by 1 - rate, so that the mean stays. Gradients pass where elements do. */

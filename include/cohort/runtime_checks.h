@@ -35,6 +35,14 @@ CO_API co_code co_assert_greater(co_context *ctx, co_value *x, co_value *y, cons
  */
 CO_API co_value *co_check_numerics(co_context *ctx, co_value *x, const char *message);
 
+/**
+ * x itself, whose shape must fit `dims`, in which -1 is any dimension: CO_INVALID_ARGUMENT otherwise.
+ * While a function is captured the result is known to have these dimensions: what tf.ensure_shape is
+ * to the documents.
+ * Rules: FN-10.
+ */
+CO_API co_value *co_ensure_shape(co_context *ctx, co_value *x, const int64_t *dims, int ndim);
+
 /** A line of the log (CO_LOG_INFO) with `text` and a value, as co_format writes it. */
 CO_API co_code co_print(co_context *ctx, const char *text, co_value *value);
 

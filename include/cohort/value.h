@@ -68,9 +68,11 @@ typedef enum co_kind {
     CO_KIND_TUPLE,
     CO_KIND_NAMED_TUPLE,
     CO_KIND_DICT,
-    CO_KIND_DATASET, /* an element of co_dataset_window; see co_value_dataset */
+    CO_KIND_DATASET, /* an element of co_dataset_window, or of co_dataset_value */
     CO_KIND_SYMBOLIC, /* a tensor of a function that is being captured: it has a type and no
                        * elements yet (function.h) */
+    CO_KIND_ITERATOR, /* of co_iterator_value */
+    CO_KIND_FUNCTION, /* of co_function_value */
     CO_NUM_KINDS
 } co_kind;
 

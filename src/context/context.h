@@ -81,6 +81,7 @@ typedef struct coi_mode {
     int              num_local; /* replicas of this process, in a step */
     int              update_id; /* component that an update function acts on; -1 outside one */
     struct coi_step *step;      /* the run, opaque here; NULL outside run */
+    bool             is_direct; /* a run that calls its step as code outside would (OneDevice) */
 } coi_mode;
 
 /* All entries that must be left in reverse order are on one stack (SCOPE-9). */
@@ -126,8 +127,9 @@ struct coi_tape_log; /* context/tape.h */
 enum {
     COI_SPECIAL_REFERENCE = 1, /* plain kernels alone */
     COI_SPECIAL_LOG = 2,       /* a line of the log for each kernel */
-    COI_SPECIAL_CAPTURE = 4    /* a function is captured: entries that act on a resource must not
+    COI_SPECIAL_CAPTURE = 4,   /* a function is captured: entries that act on a resource must not
                                 * run */
+    COI_SPECIAL_RECORD = 8     /* kernels are shown to ctx->kernel_recorder */
 };
 
 /* An observer used the context that it observes: where, and during which call of which replica. */
@@ -187,6 +189,8 @@ struct co_context {
     const struct coi_type_recorder *type_recorder; /* ops/engine/op.h; NULL: nobody records */
     struct coi_capture             *capture; /* of a function, under way; NULL: calls are made */
     bool in_graph; /* it adds to a graph, and device names lack their job (OD1-3) */
+    struct coi_kernel_recorder *kernel_recorder; /* ops/engine/kernel_recording.h; see special */
+    const co_value *run_args; /* of a replica in a step: what run was given, for all replicas */
     _Alignas(max_align_t) unsigned char extensions[COI_NUM_EXTENSIONS][COI_EXTENSION_BYTES];
 #ifdef COI_DEBUG
     atomic_ullong busy_thread; /* who is inside a call */
@@ -480,6 +484,22 @@ co_value *coi_stack_values(co_context *ctx, coi_values items, coi_make_fn fn, vo
  * DV-USE-1 to DV-USE-3. NULL with an error.
  */
 co_value *coi_as_tensor(co_context *ctx, co_value *value, co_dtype dtype);
+/* The host is about to read a tensor, or made one of numbers of its own: for whoever records the
+ * kernels of ctx (ops/engine/apply.c). */
+void coi_show_host_read(co_context *ctx, const co_value *tensor);
+void coi_show_host_made(co_context *ctx, co_value *tensor);
+static inline void
+coi_note_host_read(co_context *ctx, const co_value *tensor)
+{
+    if ((ctx->special & COI_SPECIAL_RECORD) != 0)
+        coi_show_host_read(ctx, tensor);
+}
+static inline void
+coi_note_host_made(co_context *ctx, co_value *tensor)
+{
+    if ((ctx->special & COI_SPECIAL_RECORD) != 0 && tensor != NULL)
+        coi_show_host_made(ctx, tensor);
+}
 /*
  * A tensor whose data the host can read: this one, or, where its device has memory of its own, a
  * copy that the block owns. NULL with an error. All code except the kernels of the CPU backend
@@ -489,6 +509,7 @@ co_value *coi_copy_to_host(co_context *ctx, co_value *tensor); /* called only by
 static inline co_value *
 coi_host_value(co_context *ctx, co_value *tensor)
 {
+    coi_note_host_read(ctx, tensor);
     return coi_is_on_host(tensor) ? tensor : coi_copy_to_host(ctx, tensor);
 }
 /* Its data. */

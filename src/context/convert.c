@@ -79,6 +79,7 @@ coi_host_zeros(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
     made = coi_tensor_new(&ctx->heap, host, dtype, dims, ndim, count, coi_err(ctx));
     if (made != NULL)
         coi_tensor_clear(made, NULL); /* which cannot fail on the host */
+    coi_note_host_made(ctx, made);
     return coi_give(ctx, made);
 }
 

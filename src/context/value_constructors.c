@@ -127,7 +127,10 @@ typedef struct given {
 static co_value *
 make(co_context *ctx, coi_make_fn fn, given *of)
 {
-    return coi_give(ctx, coi_is_observed(ctx) ? coi_make_tensor(ctx, fn, of) : fn(ctx, of));
+    co_value *tensor = coi_is_observed(ctx) ? coi_make_tensor(ctx, fn, of) : fn(ctx, of);
+
+    coi_note_host_made(ctx, tensor);
+    return coi_give(ctx, tensor);
 }
 
 static co_value *

@@ -3,9 +3,7 @@
  * Iterators: opening chains of them, the public calls, folds. What a step does is in the files of
  * the kinds.
  */
-#include "data/dataset.h"
-#include "function/function.h"
-#include "function/value_tree.h"
+#include "data/captured_input.h"
 
 #include <string.h>
 
@@ -391,184 +389,9 @@ co_iterate(co_context *ctx, co_dataset *dataset)
                  "use co_make_initializable_iterator, and let a session take elements");
         return NULL;
     }
-    if (coi_is_capturing(ctx)) {
-        coi_fail(ctx, CO_UNIMPLEMENTED,
-                 "an iterator cannot be made in a captured function, where it would have to begin "
-                 "anew in each call; make it outside, and take its elements in the function");
-        return NULL;
-    }
-    iterator = coi_iterator_whole(ctx, dataset);
+    iterator = coi_is_capturing(ctx) ? coi_capture_iterate(ctx, dataset)
+                                     : coi_iterator_whole(ctx, dataset);
     return iterator != NULL ? coi_own(ctx, iterator) : NULL;
-}
-
-/* --- while a function is captured --- */
-
-typedef struct next_attrs {
-    co_iterator *iterator; /* a reference in a program */
-} next_attrs;
-
-static bool
-hold_iterator(coi_heap *heap, void *to, const void *from)
-{
-    (void)heap;
-    (void)to;
-    coi_ref(((const next_attrs *)from)->iterator);
-    return true;
-}
-
-static void
-drop_iterator(coi_heap *heap, void *attrs)
-{
-    coi_unref(heap, ((next_attrs *)attrs)->iterator);
-}
-
-/* Threads that run one session share the iterators of its graph. */
-static co_value *
-next_in_turn(co_context *ctx, co_iterator *iterator,
-             co_value *(*next)(co_context *ctx, co_iterator *iterator))
-{
-    co_value *element;
-
-    if (!iterator->in_graph || coi_is_capturing(ctx))
-        return next(ctx, iterator);
-    coi_lock_take(&iterator->turn);
-    element = next(ctx, iterator);
-    coi_lock_give(&iterator->turn);
-    return element;
-}
-
-co_value *
-coi_next_in_turn(co_context *ctx, co_iterator *iterator)
-{
-    return next_in_turn(ctx, iterator, co_get_next);
-}
-
-static co_value *
-replay_next(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
-{
-    (void)in;
-    (void)num_in;
-    return coi_next_in_turn(ctx, ((const next_attrs *)attrs)->iterator);
-}
-
-const coi_op coi_op_next_captured = {
-    COI_RECORDED("next_captured", "Reads the next element of an iterator; co_next, co_get_next.",
-                 replay_next, CO_RESOURCE_ITERATOR, CO_RESOURCE_ITERATOR),
-    .attrs_rule = { COI_ATTRS_SIZE(next_attrs), hold_iterator, drop_iterator },
-};
-
-static co_value *
-replay_optional(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
-{
-    (void)in;
-    (void)num_in;
-    return next_in_turn(ctx, ((const next_attrs *)attrs)->iterator, co_get_next_as_optional);
-}
-
-/* Its result is one value of the program, whose type says nothing but that there is one: a run has
- * a tuple of one item or none there. */
-const coi_op coi_op_optional_captured = {
-    COI_RECORDED("optional_captured",
-                 "Reads the next element of an iterator, if any; co_get_next_as_optional.",
-                 replay_optional, CO_RESOURCE_ITERATOR, CO_RESOURCE_ITERATOR),
-    .attrs_rule = { COI_ATTRS_SIZE(next_attrs), hold_iterator, drop_iterator },
-};
-
-static co_value *
-replay_get_value(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
-{
-    (void)attrs;
-    (void)num_in;
-    return co_optional_get_value(ctx, in[0]);
-}
-
-const coi_op coi_op_optional_value_captured = {
-    COI_RECORDED("optional_value_captured", "The value of an optional; co_optional_get_value.",
-                 replay_get_value, 0, 0),
-};
-
-static co_value *
-replay_has_value(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
-{
-    (void)attrs;
-    (void)num_in;
-    return co_optional_has_value_tensor(ctx, in[0]);
-}
-
-const coi_op coi_op_optional_has_value_captured = {
-    COI_RECORDED("optional_has_value_captured",
-                 "Whether an optional holds a value; co_optional_has_value_tensor.",
-                 replay_has_value, 0, 0),
-};
-
-static bool
-is_tensor_spec(const co_value *leaf, void *arg)
-{
-    (void)arg;
-    return leaf->kind == CO_KIND_SPEC && !coi_is_dataset_spec(leaf);
-}
-
-/* Elements that one function may take: a loop until the end of input has no end while capturing. */
-#define MOST_NEXT 4096
-
-static bool
-may_capture_next(co_context *ctx, const co_iterator *iterator)
-{
-    if (!coi_tree_all(iterator->dataset->spec, is_tensor_spec, NULL))
-        coi_fail(ctx, CO_UNIMPLEMENTED,
-                 "%s gives elements with datasets in them, which a captured function cannot take; "
-                 "take them outside",
-                 ctx->call);
-    else if (++ctx->capture->num_next > MOST_NEXT)
-        coi_fail(ctx, CO_RUNTIME_ERROR,
-                 "%s is called more than %d times by one captured function; a loop until the end "
-                 "of input, as CO_EACH, has no end while it is captured: let the function take one "
-                 "element, and call it in the loop",
-                 ctx->call, MOST_NEXT);
-    return ctx->error.code == CO_OK;
-}
-
-/* A program has no end of input: it is CO_OUT_OF_RANGE when the program runs, whichever call asks.
- */
-static co_value *
-capture_next(co_context *ctx, co_iterator *iterator)
-{
-    const coi_dataset_ops *ops = iterator->dataset->ops;
-    co_value              *now = ops->next_now != NULL ? ops->next_now(ctx, iterator) : NULL;
-
-    if (now != NULL || ctx->error.code != CO_OK)
-        return now != NULL ? coi_give(ctx, now) : NULL;
-    if (!may_capture_next(ctx, iterator))
-        return NULL;
-    return coi_record_call(ctx, &coi_op_next_captured, &(next_attrs){ iterator }, NULL, 0,
-                           coi_types_of_args(ctx, iterator->dataset->spec));
-}
-
-static co_value *
-capture_optional(co_context *ctx, co_iterator *iterator)
-{
-    if (!may_capture_next(ctx, iterator))
-        return NULL;
-    return coi_record_call(ctx, &coi_op_optional_captured, &(next_attrs){ iterator }, NULL, 0,
-                           co_spec(ctx, CO_BOOL, NULL, 0));
-}
-
-/* The iterator whose element a symbolic optional holds; NULL with an error. */
-static const co_iterator *
-iterator_of_optional(co_context *ctx, co_value *optional)
-{
-    const coi_program_step *step = NULL;
-
-    if (coi_own_symbol(ctx, optional) == NULL)
-        return NULL;
-    step = coi_capture_step_of(ctx, optional);
-    if (step != NULL && step->op == &coi_op_optional_captured)
-        return ((const next_attrs *)step->attrs)->iterator;
-    coi_fail(ctx, CO_TYPE_ERROR,
-             "argument 2 (optional) of %s is a symbolic tensor; in a captured function it must be "
-             "what co_get_next_as_optional gave in the same function",
-             ctx->call);
-    return NULL;
 }
 
 co_value *
@@ -580,7 +403,7 @@ co_next(co_context *ctx, co_iterator *iterator)
     if (!check_iterator(ctx, iterator))
         return NULL;
     if (coi_is_capturing(ctx))
-        return capture_next(ctx, iterator);
+        return coi_capture_next(ctx, iterator);
     element = next_packed(ctx, iterator);
     return element != NULL ? coi_give(ctx, element) : NULL;
 }
@@ -594,7 +417,7 @@ co_get_next(co_context *ctx, co_iterator *iterator)
     if (!check_iterator(ctx, iterator))
         return NULL;
     if (coi_is_capturing(ctx))
-        return capture_next(ctx, iterator);
+        return coi_capture_next(ctx, iterator);
     element = next_packed(ctx, iterator);
     if (element != NULL)
         return coi_give(ctx, element);
@@ -612,7 +435,7 @@ co_get_next_as_optional(co_context *ctx, co_iterator *iterator)
     if (!check_iterator(ctx, iterator))
         return NULL;
     if (coi_is_capturing(ctx))
-        return capture_optional(ctx, iterator);
+        return coi_capture_optional(ctx, iterator);
     element = next_packed(ctx, iterator);
     if (ctx->error.code != CO_OK)
         return NULL;
@@ -663,10 +486,7 @@ co_optional_has_value_tensor(co_context *ctx, co_value *optional)
     COI_ENTER(ctx, "optional_has_value_tensor", NULL);
     if (coi_is_capturing(ctx) && optional != NULL && coi_is_live(&ctx->heap, optional) &&
         optional->kind == CO_KIND_SYMBOLIC)
-        return iterator_of_optional(ctx, optional) != NULL
-                   ? coi_record_call(ctx, &coi_op_optional_has_value_captured, NULL, &optional, 1,
-                                     co_spec(ctx, CO_BOOL, NULL, 0))
-                   : NULL;
+        return coi_capture_has_value(ctx, optional);
     return check_optional(ctx, optional) ? co_scalar_bool(ctx, optional->u.items.n == 1) : NULL;
 }
 
@@ -675,14 +495,8 @@ co_optional_get_value(co_context *ctx, co_value *optional)
 {
     COI_ENTER(ctx, "optional_get_value", NULL);
     if (coi_is_capturing(ctx) && optional != NULL && coi_is_live(&ctx->heap, optional) &&
-        optional->kind == CO_KIND_SYMBOLIC) {
-        const co_iterator *iterator = iterator_of_optional(ctx, optional);
-
-        return iterator != NULL
-                   ? coi_record_call(ctx, &coi_op_optional_value_captured, NULL, &optional, 1,
-                                     coi_types_of_args(ctx, iterator->dataset->spec))
-                   : NULL;
-    }
+        optional->kind == CO_KIND_SYMBOLIC)
+        return coi_capture_get_value(ctx, optional);
     if (!check_optional(ctx, optional))
         return NULL;
     if (optional->u.items.n == 0) {

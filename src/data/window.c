@@ -95,6 +95,12 @@ coi_checkpoint_window(co_context *ctx, coi_iterator_checkpoint *p, const co_valu
     const co_dataset  *like = spec->u.object;
     coi_batch_assembly pieces = { .num_leaves = 1 };
 
+    if (p->saves && ((const co_dataset *)(*leaf)->u.object)->ops != &column_ops) {
+        coi_fail(ctx, CO_UNIMPLEMENTED,
+                 "the checkpoint of an iterator cannot hold a dataset that a function returned as "
+                 "an element; windows can be saved");
+        return false;
+    }
     if (p->saves)
         return coi_checkpoint_assembly(ctx, p, like, INT64_MAX,
                                        &((column_dataset *)(*leaf)->u.object)->pieces);
@@ -303,7 +309,8 @@ co_value_dataset(co_context *ctx, co_value *value)
     if (value->kind == CO_KIND_DATASET || coi_is_dataset_spec(value))
         return coi_own_ref(ctx, value->u.object);
     coi_fail(ctx, CO_TYPE_ERROR,
-             "argument 2 (value) is %s; it must be a dataset, as elements of co_dataset_window are",
+             "argument 2 (value) is %s; it must be a dataset, as elements of co_dataset_window and "
+             "results of co_dataset_value are",
              coi_a_kind(value->kind));
     return NULL;
 }

@@ -12,15 +12,15 @@
 
 #include <stdio.h>
 
-/* A variable that is an argument, and the symbolic tensor that stands for it in the program: each
- * call may bring another variable. */
-typedef struct variable_argument {
-    co_value *variable, *symbol; /* symbol: a reference */
-} variable_argument;
+/* A variable, dataset or iterator that is an argument, and the symbolic tensor that stands for it
+ * in the program: each call may bring another one. */
+typedef struct resource_argument {
+    co_value *resource, *symbol; /* symbol: a reference */
+} resource_argument;
 
-#define MAX_VARIABLE_ARGUMENTS 256
+#define MAX_RESOURCE_ARGUMENTS 256
 
-/* What a body uses of the functions around it: a symbolic tensor, or a variable that is an argument
+/* What a body uses of the functions around it: a symbolic tensor, or a resource that is an argument
  * there, and the symbolic tensor that stands for it in the body. References. */
 typedef struct adopted_value {
     co_value *outer, *inner;
@@ -32,7 +32,7 @@ typedef struct function_capture {
     coi_program      *program;
     const char       *name;
     coi_device_name   device; /* that the function is called on */
-    variable_argument arguments[MAX_VARIABLE_ARGUMENTS];
+    resource_argument arguments[MAX_RESOURCE_ARGUMENTS];
     int               num_arguments;
     bool              adopts; /* the body of a condition or loop */
     adopted_value    *adopted;
@@ -65,11 +65,19 @@ refuse_foreign(co_context *ctx, coi_capture *capture, co_value *symbol)
     return NULL;
 }
 
+/* What stands for a value in a program. A dataset or iterator has no type of its own. */
+static co_value *
+type_for(co_context *ctx, co_value *value)
+{
+    return coi_kind_of(value)->element_spec != NULL ? co_spec(ctx, CO_BOOL, NULL, 0)
+                                                    : coi_fresh_type(ctx, value);
+}
+
 /* Let a new symbolic tensor stand for a value of the functions around this body. */
 static co_value *
 adopt_new(co_context *ctx, function_capture *c, co_value *outer)
 {
-    co_value *inner = coi_fresh_type(ctx, outer);
+    co_value *inner = type_for(ctx, outer);
 
     if (inner == NULL)
         return NULL;
@@ -111,11 +119,23 @@ adopt(co_context *ctx, coi_capture *capture, co_value *symbol)
     return refuse_foreign(ctx, capture, symbol);
 }
 
-static bool
-is_known_argument(const function_capture *c, const co_value *variable)
+static co_value *
+symbol_of_argument(const function_capture *c, const co_value *resource)
 {
     for (int i = 0; i < c->num_arguments; ++i)
-        if (c->arguments[i].variable->u.variable == variable->u.variable)
+        if (coi_resource_of(c->arguments[i].resource) == coi_resource_of(resource))
+            return c->arguments[i].symbol;
+    return NULL;
+}
+
+/* Whether a dataset was made of an argument in this function or one around it: a call with another
+ * argument would need another dataset. */
+static bool
+is_made_of_argument(const function_capture *c, const co_value *dataset)
+{
+    for (int i = 0; i < c->num_arguments; ++i)
+        if (c->arguments[i].resource->kind == dataset->kind &&
+            coi_kind_of(dataset)->is_made_of(dataset, c->arguments[i].resource))
             return true;
     return false;
 }
@@ -123,30 +143,30 @@ is_known_argument(const function_capture *c, const co_value *variable)
 static bool
 may_have_argument(co_context *ctx, const function_capture *c)
 {
-    if (c->num_arguments < MAX_VARIABLE_ARGUMENTS)
+    if (c->num_arguments < MAX_RESOURCE_ARGUMENTS)
         return true;
     coi_fail(ctx, CO_VALUE_ERROR,
-             "more than %d variables are arguments of '%s'; let it use them without being given "
-             "them",
-             MAX_VARIABLE_ARGUMENTS, c->name);
+             "more than %d variables, datasets and iterators are arguments of '%s'; let it use "
+             "them without being given them",
+             MAX_RESOURCE_ARGUMENTS, c->name);
     return false;
 }
 
-/* A variable that is an argument of a function around this body: each call may bring another. */
+/* An argument of a function around this body: each call may bring another one. */
 static co_value *
-adopt_variable(co_context *ctx, function_capture *c, co_value *variable)
+adopt_resource(co_context *ctx, function_capture *c, co_value *resource)
 {
     const function_capture *o = enclosing(c);
     co_value               *inner;
 
-    while (o != NULL && !is_known_argument(o, variable))
+    while (o != NULL && symbol_of_argument(o, resource) == NULL)
         o = enclosing(o);
     if (o == NULL)
-        return variable;
-    if (!may_have_argument(ctx, c) || (inner = adopt_new(ctx, c, variable)) == NULL)
+        return resource;
+    if (!may_have_argument(ctx, c) || (inner = adopt_new(ctx, c, resource)) == NULL)
         return NULL;
     coi_ref(inner);
-    c->arguments[c->num_arguments++] = (variable_argument){ variable, inner };
+    c->arguments[c->num_arguments++] = (resource_argument){ resource, inner };
     return inner;
 }
 
@@ -155,15 +175,20 @@ static co_value *
 operand_leaf(co_context *ctx, co_value *leaf, void *arg)
 {
     function_capture *c = arg;
+    co_value         *symbol;
 
     if (leaf->kind == CO_KIND_SYMBOLIC)
         return coi_own_symbol(ctx, leaf);
-    if (!coi_is_variable(leaf))
+    if (coi_resource_of(leaf) == NULL)
         return leaf;
-    for (int i = 0; i < c->num_arguments; ++i)
-        if (c->arguments[i].variable->u.variable == leaf->u.variable)
-            return c->arguments[i].symbol;
-    return adopt_variable(ctx, c, leaf);
+    if (coi_kind_of(leaf)->symbol != NULL && (symbol = coi_kind_of(leaf)->symbol(leaf)) != NULL)
+        return coi_own_symbol(ctx, symbol);
+    if ((symbol = symbol_of_argument(c, leaf)) != NULL)
+        return symbol;
+    if (coi_kind_of(leaf)->is_made_of != NULL)
+        for (function_capture *o = c; o != NULL; o = (function_capture *)(uintptr_t)enclosing(o))
+            o->program->is_tied = o->program->is_tied || is_made_of_argument(o, leaf);
+    return adopt_resource(ctx, c, leaf);
 }
 
 static bool
@@ -271,7 +296,7 @@ record(co_context *ctx, void *data, const coi_op *op, const void *attrs, co_valu
     return ok ? result : NULL;
 }
 
-/* --- variables that are arguments --- */
+/* --- resources that are arguments --- */
 
 static co_value *
 note_argument(co_context *ctx, co_value *leaf, void *arg)
@@ -279,17 +304,17 @@ note_argument(co_context *ctx, co_value *leaf, void *arg)
     function_capture *c = arg;
     co_value         *symbol;
 
-    if (!coi_is_variable(leaf))
+    if (coi_resource_of(leaf) == NULL)
         return leaf;
-    if (!is_known_argument(c, leaf)) {
+    if (symbol_of_argument(c, leaf) == NULL) {
         if (!may_have_argument(ctx, c))
             return NULL;
-        symbol = coi_fresh_type(ctx, leaf);
+        symbol = type_for(ctx, leaf);
         if (symbol == NULL)
             return NULL;
         coi_program_name(c->program, symbol);
         coi_ref(symbol);
-        c->arguments[c->num_arguments++] = (variable_argument){ leaf, symbol };
+        c->arguments[c->num_arguments++] = (resource_argument){ leaf, symbol };
     }
     return operand_leaf(ctx, leaf, c);
 }
@@ -413,12 +438,13 @@ may_create(co_context *ctx, const char *variable)
 {
     const function_capture *c = (const function_capture *)(const void *)ctx->capture;
 
+    ctx->capture->has_created = true;
     if (c->base.may_create)
         return true;
     coi_fail(ctx, CO_VALUE_ERROR,
-             "variable '%.100s' is made by a later capture of '%s' than the first; a captured "
-             "function makes its variables once: keep them, and make them only if they are not "
-             "there",
+             "variable '%.100s' is made by a later capture of '%s' than the first, and after a "
+             "capture that makes variables it is captured once more; a captured function makes its "
+             "variables once: keep them, and make them only if they are not there",
              variable, c->name);
     return false;
 }
@@ -446,6 +472,38 @@ coi_capture_step_of(const co_context *ctx, const co_value *symbol)
         if (c->program->steps[i - 1].result == symbol)
             return &c->program->steps[i - 1];
     return NULL;
+}
+
+static bool
+is_common(const co_value *pattern, const co_value *given, const co_value *symbol)
+{
+    coi_values patterns = coi_tree_items(pattern), items = coi_tree_items(given);
+
+    if (pattern->kind == CO_KIND_SYMBOLIC)
+        return !coi_is_distributed(given) && pattern->u.symbol.slot == symbol->u.symbol.slot;
+    if (!coi_is_same_node(pattern, given))
+        return false;
+    for (size_t i = 0; i < items.n; ++i)
+        if (patterns.items[i] != NULL && items.items[i] != NULL &&
+            is_common(patterns.items[i], items.items[i], symbol))
+            return true;
+    return false;
+}
+
+bool
+coi_is_common_argument(const co_context *ctx, const co_value *symbol)
+{
+    const function_capture *c = (const function_capture *)(const void *)ctx->capture;
+    size_t                  n;
+
+    if (c == NULL || ctx->mode.cross || ctx->run_args == NULL || symbol->kind != CO_KIND_SYMBOLIC ||
+        symbol->u.symbol.program != c->base.program)
+        return false;
+    n = ctx->run_args->u.items.n; /* keyword arguments follow in those of the step */
+    for (size_t i = 0; i < n && i < c->program->args->u.items.n; ++i)
+        if (is_common(c->program->args->u.items.items[i], ctx->run_args->u.items.items[i], symbol))
+            return true;
+    return false;
 }
 
 static void
@@ -526,13 +584,14 @@ coi_capture_record(co_context *ctx, coi_capture *capture, const coi_op *op, cons
 /* `outside`: where the tuple of adopted values goes; NULL: it adopts none. */
 static coi_program *
 capture_program(co_context *ctx, coi_program *program, const char *name, co_fn fn, void *user,
-                co_value *args, co_value **outside, bool is_first)
+                co_value *args, co_value **outside, bool is_first, bool *makes_variables)
 {
     function_capture *c = coi_calloc(&ctx->runtime->memory, sizeof(*c));
     coi_capture_pause outer;
     co_site_info      site = ctx->site;
     bool              ok;
 
+    *makes_variables = false;
     if (c == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to capture '%s'", name);
         coi_unref(&ctx->heap, program);
@@ -558,6 +617,7 @@ capture_program(co_context *ctx, coi_program *program, const char *name, co_fn f
     coi_copy_site(&ctx->site, &site);
     if (ok && c->adopts)
         ok = (*outside = adopted_tuple(ctx, c, false)) != NULL;
+    *makes_variables = c->base.has_created;
     drop_capture(ctx, c);
     if (ok)
         return program;
@@ -567,21 +627,25 @@ capture_program(co_context *ctx, coi_program *program, const char *name, co_fn f
 
 coi_program *
 coi_capture_program(co_context *ctx, coi_program *program, const char *name, co_fn fn, void *user,
-                    co_value *args, bool is_first)
+                    co_value *args, bool is_first, bool *makes_variables)
 {
-    return capture_program(ctx, program, name, fn, user, args, NULL, is_first);
+    return capture_program(ctx, program, name, fn, user, args, NULL, is_first, makes_variables);
 }
 
 coi_program *
 coi_capture_body(co_context *ctx, coi_program *program, const char *name, co_fn fn, void *user,
                  co_value *args, co_value **outside)
 {
-    return capture_program(ctx, program, name, fn, user, args, outside, false);
+    bool makes_variables;
+
+    return capture_program(ctx, program, name, fn, user, args, outside, false, &makes_variables);
 }
 
 coi_program *
 coi_capture_part(co_context *ctx, coi_program *program, const char *name, co_fn fn, void *user,
                  co_value *args, co_value **outside)
 {
-    return capture_program(ctx, program, name, fn, user, args, outside, true);
+    bool makes_variables;
+
+    return capture_program(ctx, program, name, fn, user, args, outside, true, &makes_variables);
 }

@@ -17,11 +17,22 @@ same_ints(const int64_t *a, const int64_t *b, int n)
     return n <= 0 || memcmp(a, b, (size_t)n * sizeof(*a)) == 0;
 }
 
+/* Bit by bit: NaN is the same as itself, and 0 is not -0. */
+static bool
+same_double(double a, double b)
+{
+    uint64_t first, second;
+
+    memcpy(&first, &a, sizeof(first));
+    memcpy(&second, &b, sizeof(second));
+    return first == second;
+}
+
 static bool
 same_scalar(const coi_scalar *a, const coi_scalar *b)
 {
     return a->kind == b->kind &&
-           (a->kind == CO_KIND_FLOAT ? memcmp(&a->f, &b->f, sizeof(a->f)) == 0 : a->i == b->i);
+           (a->kind == CO_KIND_FLOAT ? same_double(a->f, b->f) : a->i == b->i);
 }
 
 /* Field by field, because bytes between fields mean nothing. */
@@ -81,6 +92,8 @@ same_operand(co_value *leaf, co_value *other, void *arg)
         return leaf->u.symbol.slot == other->u.symbol.slot;
     if (leaf->kind == CO_KIND_TENSOR)
         return leaf == other || same_constant(arg, leaf, other);
+    if (coi_kind_of(leaf)->is_made_of != NULL) /* a function may make its datasets each time */
+        return coi_is_like_input(leaf, other);
     return coi_is_variable(leaf) ? leaf->u.variable == other->u.variable
                                  : coi_same_host_value(leaf, other);
 }

@@ -156,6 +156,22 @@ coi_bodies_at(const coi_bodies *bodies, size_t i, co_value *const *in, int num_i
                             .outside = in[num_in - 1]->u.items.items[i] };
 }
 
+bool
+coi_program_acts_on(const coi_program *program, unsigned resources)
+{
+    for (size_t i = 0; i < program->num_steps; ++i) {
+        const coi_op     *op = program->steps[i].op;
+        const coi_bodies *inner = coi_bodies_of(op, program->steps[i].attrs);
+
+        if (((unsigned)(op->reads | op->writes) & resources) != 0)
+            return true;
+        for (size_t k = 0; inner != NULL && k < inner->num_programs; ++k)
+            if (coi_program_acts_on(inner->programs[k], resources))
+                return true;
+    }
+    return false;
+}
+
 /* --- the tape of types --- */
 
 /* What a call may compute its results from. */
@@ -360,7 +376,7 @@ refuse_round(const round_check *c, const co_value *type, const co_value *next)
 {
     char before[COI_SHAPE_TEXT + 20], after[COI_SHAPE_TEXT + 20];
 
-    coi_fail(c->ctx, CO_VALUE_ERROR,
+    coi_fail(c->ctx, type->dtype != next->dtype ? CO_TYPE_ERROR : CO_VALUE_ERROR,
              "tensor %zu of the loop variables is %s, and the %s returned %s for it; %s",
              c->position, type_text(type, before, sizeof(before)), c->body,
              type_text(next, after, sizeof(after)),

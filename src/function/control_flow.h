@@ -61,6 +61,12 @@ coi_flow_body coi_bodies_at(const coi_bodies *bodies, size_t i, co_value *const 
 co_value *coi_bodies_record(co_context *ctx, const coi_op *op, coi_bodies *bodies,
                             co_value *const *in, int num_in, co_value *result);
 
+/* element_loop.c. co_for_each over a dataset or iterator; `state` is a tuple. */
+co_value *coi_for_each_element(co_context *ctx, co_value *of, co_value *state, co_fn fn,
+                               void *user);
+/* row_loop.c. The arguments of a body: an element and the items of the state. */
+co_value *coi_for_each_args(co_context *ctx, co_value *element, co_value *state);
+
 /* Checks; false or NULL with an error. */
 bool coi_check_body(co_context *ctx, co_fn fn, int position, const char *name);
 /* A tuple of what a tuple or list holds; NULL for `args` is an empty one if that is allowed. */

@@ -5,6 +5,7 @@
  */
 #include "function/function.h"
 #include "function/graph.h"
+#include "function/plan.h"
 #include "function/value_tree.h"
 
 #include "base/text.h"
@@ -22,12 +23,15 @@ typedef struct call_place {
     bool            cross, in_step;
     int             replica, num_replicas, update_id;
     coi_device_name device;
+    bool            is_plain; /* outside of strategies, or in a run that is no more than a call */
 } call_place;
 
 typedef struct captured {
     coi_program *program; /* a reference */
     co_value    *types;   /* of its arguments; a reference */
+    int          known;   /* coi_types_known of them */
     call_place   place;
+    bool         is_free; /* no call of it depends on the strategy: all plain places share it */
 } captured;
 
 struct co_function {
@@ -44,8 +48,9 @@ struct co_function {
     co_value    *signature; /* a reference; NULL: none */
     bool         relax_shapes, check;
     size_t       max_programs;
-    coi_lock     lock;     /* of what follows */
-    captured    *programs; /* oldest first */
+    bool         is_concrete; /* it has one program, for arguments of its types alone */
+    coi_lock     lock;        /* of what follows */
+    captured    *programs;    /* oldest first */
     size_t       num_programs, cap_programs;
     bool         said_limit;
     atomic_llong captures, replays;
@@ -192,8 +197,14 @@ place_of(const co_context *ctx)
 {
     const coi_mode *mode = &ctx->mode;
 
-    return (call_place){ mode->strategy,     mode->cross,     mode->step != NULL, mode->replica,
-                         mode->num_replicas, mode->update_id, ctx->device_id };
+    bool is_default = mode->strategy == NULL && mode->step == NULL;
+
+    return (call_place){
+        mode->strategy,     mode->cross,
+        mode->step != NULL, mode->replica,
+        mode->num_replicas, mode->update_id,
+        ctx->device_id,     !mode->cross && mode->update_id < 0 && (is_default || mode->is_direct)
+    };
 }
 
 static bool
@@ -204,30 +215,39 @@ is_same_place(const call_place *a, const call_place *b)
            a->update_id == b->update_id && coi_device_name_equal(&a->device, &b->device);
 }
 
-/* The most specific program for arguments, and its types: references, or NULL. */
+static bool
+serves_place(const captured *c, const call_place *place)
+{
+    if (c->is_free && c->place.is_plain && place->is_plain)
+        return coi_device_name_equal(&c->place.device, &place->device);
+    return is_same_place(&c->place, place);
+}
+
+/* The most specific program for arguments, and its types where `types` is not NULL: references, or
+ * NULL. */
 static coi_program *
 find_program(co_function *function, const call_place *place, co_value *args, co_value **types)
 {
+    co_value    *best_types = NULL;
     coi_program *best = NULL;
     int          most = -1;
 
     coi_lock_take(&function->lock);
     for (size_t i = function->num_programs; i > 0; --i) {
         const captured *c = &function->programs[i - 1];
-        int             known;
 
-        if (!is_same_place(&c->place, place) || !coi_fits_types(c->types, args))
-            continue;
-        known = coi_types_known(c->types);
-        if (known > most) {
-            most = known;
+        if (c->known > most && serves_place(c, place) && coi_fits_types(c->types, args) &&
+            (!c->program->is_tied || coi_has_same_datasets(c->types, args))) {
+            most = c->known;
             best = c->program;
-            *types = c->types;
+            best_types = c->types;
         }
     }
-    if (best != NULL) {
+    if (best != NULL)
         coi_ref(best);
-        coi_ref(*types);
+    if (best != NULL && types != NULL) {
+        coi_ref(best_types);
+        *types = best_types;
     }
     coi_lock_give(&function->lock);
     return best;
@@ -290,8 +310,7 @@ relaxed_types(co_context *ctx, co_function *function, const call_place *place, c
     coi_lock_take(&function->lock);
     for (size_t i = 0; i < function->num_programs && joined != NULL; ++i) {
         const captured *c = &function->programs[i];
-        co_value *both = is_same_place(&c->place, place) ? coi_join_types(ctx, joined, c->types)
-                                                         : NULL;
+        co_value *both = serves_place(c, place) ? coi_join_types(ctx, joined, c->types) : NULL;
 
         if (both != NULL || ctx->error.code != CO_OK)
             joined = both;
@@ -342,33 +361,80 @@ is_wrapped(const co_function *function)
 
 /* A new program for these types, which nobody keeps yet: a reference, or NULL with an error. */
 static coi_program *
-capture_types(co_context *ctx, co_function *function, co_value *types)
+capture_types(co_context *ctx, co_function *function, co_value *types, bool is_first,
+              bool *makes_variables)
 {
     coi_program *program = check_nesting(ctx, function) ? coi_program_new(ctx) : NULL;
     co_value    *args = program != NULL ? coi_symbols_of_types(ctx, program, types) : NULL;
-    call_place   place;
 
+    *makes_variables = false;
     if (args == NULL) {
         coi_unref(&ctx->heap, program);
         return NULL;
     }
     atomic_fetch_add_explicit(&function->captures, 1, memory_order_relaxed);
-    place = place_of(ctx);
     return coi_capture_program(ctx, program, function->name, function->fn,
-                               is_wrapped(function) ? function : function->user, args,
-                               is_first_capture(function, &place));
+                               is_wrapped(function) ? function : function->user, args, is_first,
+                               makes_variables);
+}
+
+/* It tried to make a variable in a later capture than the first, so it is not what it was: what was
+ * captured before does not say any more what it does. */
+static void
+drop_programs(co_context *ctx, co_function *function)
+{
+    captured *dropped;
+    size_t    n, cap;
+
+    coi_lock_take(&function->lock);
+    dropped = function->programs;
+    n = function->num_programs;
+    cap = function->cap_programs;
+    function->programs = NULL;
+    function->num_programs = function->cap_programs = 0;
+    function->makes_no_variables = true;
+    coi_lock_give(&function->lock);
+    for (size_t i = 0; i < n; ++i)
+        drop_captured(&ctx->heap, &dropped[i]);
+    coi_free(function->memory, dropped, cap * sizeof(*dropped));
+}
+
+/*
+ * The same with variables (FN-6). After a capture that made some it is captured once more: what it
+ * does in later calls, when they are there, is its program. One that makes new variables then, or
+ * in a later capture, is refused.
+ */
+static coi_program *
+capture_whole(co_context *ctx, co_function *function, const call_place *place, co_value *types)
+{
+    bool         makes_variables, may_create = is_first_capture(function, place);
+    coi_program *program = capture_types(ctx, function, types, may_create, &makes_variables);
+
+    if (program != NULL && makes_variables) {
+        coi_program *first = program; /* which holds the variables that it made */
+
+        may_create = false;
+        program = capture_types(ctx, function, types, may_create, &makes_variables);
+        coi_unref(&ctx->heap, first);
+    }
+    if (program == NULL && makes_variables && !may_create)
+        drop_programs(ctx, function);
+    return program;
 }
 
 static coi_program *
 capture(co_context *ctx, co_function *function, const call_place *place, co_value *types)
 {
-    coi_program *program = capture_types(ctx, function, types);
+    coi_program *program = capture_whole(ctx, function, place, types);
 
     if (program == NULL)
         return NULL;
     coi_log_line(&ctx->runtime->log, CO_LOG_INFO, "captured '%s': %zu calls", function->name,
                  program->num_steps);
-    return keep_program(ctx, function, &(captured){ program, types, *place });
+    return keep_program(ctx, function,
+                        &(captured){ program, types, coi_types_known(types), *place,
+                                     !coi_program_acts_on(program, CO_RESOURCE_REPLICAS |
+                                                                       CO_RESOURCE_WORKERS) });
 }
 
 /* The types of a new program: the signature, or those of the arguments. */
@@ -388,16 +454,19 @@ types_for(co_context *ctx, co_function *function, const call_place *place, co_va
                                                    : types;
 }
 
+/* A reference to a new program; `*types` is one to the types of its arguments. */
 static coi_program *
-capture_for(co_context *ctx, co_function *function, const call_place *place, co_value *args)
+capture_for(co_context *ctx, co_function *function, const call_place *place, co_value *args,
+            co_value **types)
 {
-    co_value    *types;
     coi_program *program = NULL;
 
     co_block_begin(ctx);
-    types = types_for(ctx, function, place, args);
-    if (types != NULL)
-        program = capture(ctx, function, place, types);
+    *types = types_for(ctx, function, place, args);
+    if (*types != NULL)
+        program = capture(ctx, function, place, *types);
+    if (program != NULL)
+        coi_ref(*types);
     co_block_end(ctx);
     return program;
 }
@@ -423,10 +492,10 @@ static coi_program *
 check_program(co_context *ctx, co_function *function, coi_program *program, co_value *types)
 {
     coi_program *again;
-    bool         same;
+    bool         same, makes_variables;
 
     co_block_begin(ctx);
-    again = capture_types(ctx, function, types);
+    again = capture_types(ctx, function, types, false, &makes_variables);
     same = again != NULL && coi_check_same_program(ctx, function->name, program, again);
     co_block_end(ctx);
     coi_unref(&ctx->heap, again);
@@ -436,18 +505,33 @@ check_program(co_context *ctx, co_function *function, coi_program *program, co_v
     return NULL;
 }
 
+/* The program that a call with these arguments takes, and the types that it was captured for:
+ * references, or NULL with an error. */
+static coi_program *
+program_for(co_context *ctx, co_function *function, co_value *args, co_value **types)
+{
+    call_place   place = place_of(ctx);
+    coi_program *program = find_program(function, &place, args, types);
+
+    if (program == NULL)
+        return capture_for(ctx, function, &place, args, types);
+    if (function->check && (program = check_program(ctx, function, program, *types)) == NULL)
+        coi_unref(&ctx->heap, *types);
+    return program;
+}
+
 coi_program *
 coi_function_program(co_context *ctx, co_function *function, co_value *args)
 {
-    call_place   place = place_of(ctx);
     co_value    *types = NULL;
-    coi_program *program = find_program(function, &place, args, &types);
+    call_place   place = place_of(ctx);
+    coi_program *program = function->check ? NULL : find_program(function, &place, args, NULL);
 
-    if (program == NULL)
-        return capture_for(ctx, function, &place, args);
-    if (function->check)
-        program = check_program(ctx, function, program, types);
-    coi_unref(&ctx->heap, types);
+    if (program != NULL) /* most calls */
+        return program;
+    program = program_for(ctx, function, args, &types);
+    if (program != NULL)
+        coi_unref(&ctx->heap, types);
     return program;
 }
 
@@ -473,22 +557,41 @@ replay(co_context *ctx, const coi_program *program, co_value *args)
     return result;
 }
 
+/* A tuple of arguments in the types of the signature, if there is one; NULL with an error. */
 static co_value *
-call(co_context *ctx, co_function *function, co_value *args)
+take_args(co_context *ctx, const co_function *function, co_value *args, bool takes_specs)
 {
-    coi_program *program;
-    co_value    *result;
+    co_value *signature = function->signature;
 
     if (args->kind != CO_KIND_TUPLE)
         args = co_tuple(ctx, args->u.items.items, args->u.items.n);
-    if (args != NULL && function->signature != NULL) {
-        co_value *signature = coi_signature_here(ctx, function->signature);
+    if (args == NULL || signature == NULL)
+        return args;
+    signature = coi_signature_here(ctx, signature);
+    return signature != NULL ? coi_args_for_signature(ctx, signature, args, takes_specs) : NULL;
+}
 
-        args = signature != NULL ? coi_args_for_signature(ctx, signature, args) : NULL;
-    }
-    if (args == NULL)
-        return NULL;
-    program = coi_function_program(ctx, function, args);
+static coi_program *
+program_to_call(co_context *ctx, co_function *function, co_value **args)
+{
+    const captured *only;
+
+    *args = take_args(ctx, function, *args, false);
+    if (*args == NULL || !function->is_concrete)
+        return *args != NULL ? coi_function_program(ctx, function, *args) : NULL;
+    only = &function->programs[0];
+    *args = coi_args_for_signature(ctx, only->types, *args, false);
+    if (*args != NULL)
+        coi_ref(only->program);
+    return *args != NULL ? only->program : NULL;
+}
+
+static co_value *
+call(co_context *ctx, co_function *function, co_value *args)
+{
+    coi_program *program = program_to_call(ctx, function, &args);
+    co_value    *result;
+
     if (program == NULL)
         return NULL;
     result = coi_in_graph(ctx) ? coi_graph_call(ctx, program, args) : replay(ctx, program, args);
@@ -514,7 +617,192 @@ co_call(co_context *ctx, co_function *function, co_value *args)
 co_value *
 co_captured(co_context *ctx, co_value *args, void *function)
 {
-    return co_call(ctx, function, args);
+    co_function *step = function;
+
+    COI_ENTER(ctx, "captured", NULL);
+    if (!coi_check_object(ctx, step, &function_class, 2, "function"))
+        return NULL;
+    if (step->signature != NULL && !coi_check_run_signature(ctx, step->signature))
+        return NULL;
+    return co_call(ctx, step, args);
+}
+
+/* --- as a value --- */
+
+static void
+destroy_value(coi_heap *heap, co_value *value)
+{
+    coi_unref(heap, value->u.object);
+}
+
+static void
+print_value(coi_printer *out, const co_value *value)
+{
+    coi_print(out, "Function '%.60s'", ((const co_function *)value->u.object)->name);
+}
+
+static bool
+is_same_function(const co_value *a, const co_value *b)
+{
+    return a->u.object == b->u.object;
+}
+
+const coi_kind_ops coi_function_kind = {
+    .name = "function",
+    .a_name = "a function",
+    .destroy = destroy_value,
+    .print = print_value,
+    .same = is_same_function,
+};
+
+co_value *
+co_function_value(co_context *ctx, co_function *function)
+{
+    co_value *value;
+
+    COI_ENTER(ctx, "function_value", NULL);
+    if (!coi_check_object(ctx, function, &function_class, 2, "function"))
+        return NULL;
+    value = coi_value_new(&ctx->heap, CO_KIND_FUNCTION);
+    if (value == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a function as a value");
+        return NULL;
+    }
+    coi_ref(function);
+    value->u.object = function;
+    return coi_own(ctx, value);
+}
+
+co_function *
+co_value_function(co_context *ctx, co_value *value)
+{
+    COI_ENTER(ctx, "value_function", NULL);
+    return coi_check_kind(ctx, value, CO_KIND_FUNCTION, 2, "value")
+               ? coi_own_ref(ctx, value->u.object)
+               : NULL;
+}
+
+/* --- concrete functions --- */
+
+/* A function with this program alone: a value of the block, or NULL with an error. */
+static co_function *
+concrete_of(co_context *ctx, const co_function *function, coi_program *program, co_value *types)
+{
+    co_function_options options = CO_FUNCTION_OPTIONS_INIT;
+    co_function        *concrete;
+    captured            only = { program, types, coi_types_known(types), place_of(ctx), false };
+
+    options.name = function->name;
+    concrete = co_function_of(ctx, function->fn, function->user, &options);
+    if (concrete == NULL)
+        return NULL;
+    concrete->is_concrete = true;
+    keep_program(ctx, concrete, &only);
+    if (concrete->num_programs == 1)
+        return concrete;
+    coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a concrete function");
+    return NULL;
+}
+
+/* What a concrete function is made for: the types of arguments, or those of the signature. */
+static co_value *
+concrete_args(co_context *ctx, const co_function *function, co_value *args)
+{
+    if (args != NULL && !coi_check_value(ctx, args, 3, "args"))
+        return NULL;
+    if (args != NULL && !coi_is_sequence(args)) {
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "argument 3 (args) of function_concrete is %s; it must be a tuple or list "
+                 "(co_args makes one)",
+                 coi_a_kind(args->kind));
+        return NULL;
+    }
+    if (function->signature != NULL && (args == NULL || args->u.items.n == 0))
+        args = coi_signature_here(ctx, function->signature);
+    else if (args == NULL)
+        args = co_tuple(ctx, NULL, 0);
+    return args != NULL ? take_args(ctx, function, args, true) : NULL;
+}
+
+co_function *
+co_function_concrete(co_context *ctx, co_function *function, co_value *args)
+{
+    co_function *concrete = NULL;
+    coi_program *program;
+    co_value    *types;
+
+    COI_ENTER(ctx, "function_concrete", NULL);
+    if (!coi_check_object(ctx, function, &function_class, 2, "function"))
+        return NULL;
+    if (function->is_concrete) {
+        coi_fail(ctx, CO_TYPE_ERROR,
+                 "argument 2 (function) of function_concrete is concrete already; give it the "
+                 "function that co_function_of made");
+        return NULL;
+    }
+    coi_ref(function); /* which its own code may release */
+    args = concrete_args(ctx, function, args);
+    program = args != NULL ? program_for(ctx, function, args, &types) : NULL;
+    if (program != NULL) {
+        concrete = concrete_of(ctx, function, program, types);
+        coi_unref(&ctx->heap, program);
+        coi_unref(&ctx->heap, types);
+    }
+    coi_unref(&ctx->heap, function);
+    return concrete;
+}
+
+static const captured *
+only_program(co_context *ctx, const co_function *function)
+{
+    if (!coi_check_object(ctx, function, &function_class, 2, "function"))
+        return NULL;
+    if (function->is_concrete)
+        return &function->programs[0];
+    coi_fail(ctx, CO_TYPE_ERROR,
+             "argument 2 (function) of %s is a function of any types; give it what "
+             "co_function_concrete made",
+             ctx->call);
+    return NULL;
+}
+
+static co_value *
+spec_leaf(co_context *ctx, co_value *leaf, void *arg)
+{
+    (void)arg;
+    return leaf->kind == CO_KIND_TENSOR || coi_is_type(leaf) || coi_is_variable(leaf)
+               ? coi_fresh_type(ctx, leaf)
+               : leaf;
+}
+
+co_value *
+co_function_arg_specs(co_context *ctx, const co_function *function)
+{
+    const captured *only;
+
+    COI_ENTER(ctx, "function_arg_specs", NULL);
+    only = only_program(ctx, function);
+    return only != NULL ? coi_tree_map(ctx, only->types, spec_leaf, NULL) : NULL;
+}
+
+co_value *
+co_function_result_spec(co_context *ctx, const co_function *function)
+{
+    const captured *only;
+
+    COI_ENTER(ctx, "function_result_spec", NULL);
+    only = only_program(ctx, function);
+    return only != NULL ? coi_tree_map(ctx, only->program->result, spec_leaf, NULL) : NULL;
+}
+
+static void
+count_programs(co_function *function, co_function_stats *stats)
+{
+    coi_lock_take(&function->lock);
+    stats->programs = (int64_t)function->num_programs;
+    for (size_t i = 0; i < function->num_programs; ++i)
+        coi_regions_count(function->programs[i].program, stats);
+    coi_lock_give(&function->lock);
 }
 
 co_code
@@ -534,7 +822,7 @@ co_function_get_stats(co_context *ctx, const co_function *function, co_function_
     size = stats->struct_size;
     all.captures = atomic_load_explicit(&function->captures, memory_order_relaxed);
     all.replays = atomic_load_explicit(&function->replays, memory_order_relaxed);
-    all.programs = (int64_t)function->num_programs;
+    count_programs((co_function *)(uintptr_t)function, &all);
     memcpy(stats, &all, size < sizeof(all) ? size : sizeof(all));
     stats->struct_size = size;
     return CO_OK;

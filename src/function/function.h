@@ -15,9 +15,10 @@
  * capture.c. Call `fn` with `args` and record what it does: a reference to the program, or NULL
  * with an error. `args` holds symbolic tensors of the program, and variables that are arguments.
  * `program` is new; it is the result, or is given back. `is_first`: it may make variables (FN-6).
+ * `*makes_variables`: it made one, or tried to without being allowed.
  */
 coi_program *coi_capture_program(co_context *ctx, coi_program *program, const char *name, co_fn fn,
-                                 void *user, co_value *args, bool is_first);
+                                 void *user, co_value *args, bool is_first, bool *makes_variables);
 /*
  * The same for the body of a condition or loop, which may use values of the functions that are
  * being captured around it. They become arguments: program->args is a tuple of `args` and a tuple
@@ -35,6 +36,9 @@ co_value *coi_capture_initial(co_context *ctx, co_value *initial, const char *na
 /* The call of the function being captured that gave this symbolic tensor as its result, borrowed
  * until the next call is recorded; NULL: none, such as an argument. */
 const coi_program_step *coi_capture_step_of(const co_context *ctx, const co_value *symbol);
+/* Whether a symbolic tensor is an argument of the step that is being captured, and run was given
+ * one value for all replicas in its place. */
+bool coi_is_common_argument(const co_context *ctx, const co_value *symbol);
 /* Calls of ctx are made, not recorded, until coi_capture_resume: for what has to exist while a
  * function is captured. */
 typedef struct coi_capture_pause {
@@ -70,11 +74,16 @@ bool coi_check_same_program(co_context *ctx, const char *name, const coi_program
 /* signature.c */
 /* Whether host values are one for the choice of a program: 1, 1.0 and true are. */
 bool coi_same_host_value(const co_value *a, const co_value *b);
+/* Whether a program can take the elements of the second dataset or iterator in the place of those
+ * of the first. */
+bool coi_is_like_input(const co_value *a, const co_value *b);
 /* The type of arguments, by which a program is found: specs in the place of tensors, host values
  * and variables as they are. A value of the block, or NULL with an error. */
 co_value *coi_types_of_args(co_context *ctx, co_value *args);
 /* Whether arguments are of these types. */
 bool coi_fits_types(co_value *types, co_value *args);
+/* The same, and whether the datasets are those of the types: for a program that is tied to them. */
+bool coi_has_same_datasets(co_value *types, co_value *args);
 /* How many dimensions of the types are known, and ranks: the more, the more specific. */
 int coi_types_known(const co_value *types);
 /* Types that both fit: dimensions and ranks in which they differ are unknown. A value of the block;
@@ -83,12 +92,17 @@ co_value *coi_join_types(co_context *ctx, co_value *a, co_value *b);
 /* Symbolic tensors of a program in the place of the specs of types; variables stay. A value of the
  * block, or NULL with an error. */
 co_value *coi_symbols_of_types(co_context *ctx, coi_program *program, co_value *types);
-/* Arguments for a signature: host values become tensors of its dtypes. A value of the block, or
- * NULL with CO_TYPE_ERROR where they do not fit. */
-co_value *coi_args_for_signature(co_context *ctx, co_value *signature, co_value *args);
+/* Arguments for a signature, or for the types of a program: host values become tensors of its
+ * dtypes. With `takes_specs` they may be specs. A value of the block, or NULL with CO_TYPE_ERROR
+ * where they do not fit. */
+co_value *coi_args_for_signature(co_context *ctx, co_value *signature, co_value *args,
+                                 bool takes_specs);
 /* The signature of a replica: its part of each per-replica spec. Outside of steps the signature
  * itself. A value of the block, or NULL with an error. */
 co_value *coi_signature_here(co_context *ctx, co_value *signature);
+/* FN-9: whether a step of several replicas may have this signature: where run was given per-replica
+ * values, it has per-replica specs. CO_TYPE_ERROR if not. */
+bool coi_check_run_signature(co_context *ctx, const co_value *signature);
 /* Whether a value is a signature: a tuple or list of specs and structures of them. */
 bool coi_check_signature(co_context *ctx, co_value *signature);
 

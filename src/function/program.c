@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See program.h. */
-#include "function/program.h"
+#include "function/plan.h"
 #include "function/value_tree.h"
 
 #include <string.h>
@@ -31,6 +31,7 @@ destroy(coi_heap *heap, void *object)
 {
     coi_program *program = object;
 
+    coi_regions_destroy(heap, program);
     while (program->num_steps > 0)
         destroy_step(program, heap, &program->steps[--program->num_steps]);
     coi_free(program->memory, program->steps, program->cap_steps * sizeof(*program->steps));
@@ -213,7 +214,10 @@ bool
 coi_program_add(co_context *ctx, coi_program *program, const coi_op *op, const void *attrs,
                 co_value *const *in, int num_in, co_value *result)
 {
-    coi_program_step step = { .op = op, .call = ctx->call, .site = ctx->site };
+    /* Of an operator the name; what it took to infer its type may have been calls too. */
+    coi_program_step step = { .op = op,
+                              .call = op->replay == NULL ? op->name : ctx->call,
+                              .site = ctx->site };
 
     if (!coi_grow(program->memory, (void **)&program->steps, &program->cap_steps,
                   program->num_steps + 1, sizeof(*program->steps)))
@@ -321,5 +325,5 @@ coi_program_finish(co_context *ctx, coi_program *program, co_value *result)
     coi_tree_all(result, note_use, &u); /* past the last step: it is not dropped */
     sort_dropped(program, last);
     coi_free(program->memory, last, nbytes);
-    return true;
+    return coi_program_find_regions(ctx, program);
 }

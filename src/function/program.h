@@ -49,6 +49,9 @@ typedef struct coi_program {
     coi_program_constant *constants;
     size_t                num_constants, cap_constants;
     bool                  has_examples; /* of per-replica values, which each run brings */
+    struct coi_region    *regions;      /* plan.h; in order */
+    size_t                num_regions, cap_regions;
+    bool is_tied; /* it holds a dataset made of one of its arguments: it serves these alone */
 } coi_program;
 
 extern const coi_class coi_program_class;
@@ -87,6 +90,10 @@ co_value *coi_program_value(co_context *ctx, const coi_program *program, co_valu
                             int64_t *examples, co_value *pattern);
 /* All calls are there: set the result and find the last use of every value. False with an error. */
 bool coi_program_finish(co_context *ctx, coi_program *program, co_value *result);
+
+/* control_flow.c. Whether a call of the program, or of one that it holds, reads or writes one of
+ * these resources. */
+bool coi_program_acts_on(const coi_program *program, unsigned resources);
 
 /* Whether there is a symbolic tensor in a value. */
 bool coi_has_symbols(const co_value *value);

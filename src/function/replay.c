@@ -4,7 +4,7 @@
  * capturing. So results have the same bits, tapes record the same operators, and errors are the
  * same.
  */
-#include "function/program.h"
+#include "function/plan.h"
 #include "function/value_tree.h"
 
 #include "ops/engine/gradient.h"
@@ -19,6 +19,9 @@ typedef struct replay {
     /* By the slot of their first component: the examples of per-replica values; NULL: the program
      * has none. */
     int64_t *examples;
+    /* By the same slot: all replicas gave one value, which is grouped as itself (DV-GROUP-4). NULL:
+     * there was none so far. */
+    bool *is_one;
 } replay;
 
 /* --- values of the run in the place of symbolic tensors --- */
@@ -50,6 +53,38 @@ put_examples(const replay *r, const co_value *pattern, co_value *value)
             put_examples(r, patterns.items[i], items.items[i]);
 }
 
+/* Where all replicas gave one value, that value; NULL with an error. */
+static co_value *
+ungroup(const replay *r, const co_value *pattern, co_value *value)
+{
+    coi_values patterns = coi_tree_items(pattern), from = coi_tree_items(value);
+    size_t     nbytes = (from.n + 1) * sizeof(co_value *);
+    co_value **items;
+    bool       is_same = true;
+    uint64_t   slot;
+
+    if (coi_is_distributed(pattern))
+        return (slot = coi_first_slot(r->program, pattern)) != UINT64_MAX && r->is_one[slot]
+                   ? coi_own_ref(r->ctx, r->slots[slot])
+                   : value;
+    if (!coi_is_structure(pattern))
+        return value;
+    if ((items = coi_small_alloc(&r->ctx->heap, nbytes)) == NULL) {
+        coi_fail(r->ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu items", from.n);
+        return NULL;
+    }
+    for (size_t i = 0; value != NULL && i < from.n; ++i) {
+        items[i] = ungroup(r, patterns.items[i], from.items[i]);
+        is_same = is_same && items[i] == from.items[i];
+        if (items[i] == NULL)
+            value = NULL;
+    }
+    if (value != NULL && !is_same)
+        value = coi_tree_with_items(r->ctx, value, items, from.n);
+    coi_small_free(&r->ctx->heap, items, nbytes);
+    return value;
+}
+
 static co_value *
 value_of(replay *r, co_value *pattern)
 {
@@ -57,6 +92,8 @@ value_of(replay *r, co_value *pattern)
 
     if (r->examples != NULL && value != NULL && coi_is_tree(pattern))
         put_examples(r, pattern, value);
+    if (r->is_one != NULL && value != NULL && coi_is_tree(pattern))
+        value = ungroup(r, pattern, value);
     return value;
 }
 
@@ -78,6 +115,26 @@ bind_leaf(co_value *leaf, co_value *value, void *arg)
     return true;
 }
 
+static bool
+note_one(replay *r, const co_value *pattern)
+{
+    uint64_t slot = coi_first_slot(r->program, pattern);
+    size_t   nbytes = r->program->num_slots + 1;
+
+    if (slot == UINT64_MAX)
+        return true;
+    if (r->is_one == NULL) {
+        if ((r->is_one = coi_small_alloc(&r->ctx->heap, nbytes)) == NULL) {
+            coi_fail(r->ctx, CO_RESOURCE_EXHAUSTED,
+                     "no memory for the values of a captured function");
+            return false;
+        }
+        memset(r->is_one, 0, nbytes);
+    }
+    r->is_one[slot] = true;
+    return true;
+}
+
 /* Replicas that give one value, which is grouped as itself (DV-GROUP-4): each of them gave it. */
 static bool
 bind_alike(co_value *pattern, co_value *value, void *arg)
@@ -89,7 +146,7 @@ bind_alike(co_value *pattern, co_value *value, void *arg)
         return false;
     for (size_t i = 0; ok && i < items.n; ++i)
         ok = coi_tree_pair(items.items[i], value, bind_leaf, arg);
-    return ok;
+    return ok && note_one(arg, pattern);
 }
 
 /* Structures are the same; what differs below them may be the values of replicas. */
@@ -168,17 +225,25 @@ slots_free(co_context *ctx, const coi_program *program, co_value **slots)
     coi_small_free(&ctx->heap, slots, (program->num_slots + 1) * sizeof(co_value *));
 }
 
+static void
+replay_end(const replay *r)
+{
+    slots_free(r->ctx, r->program, r->slots);
+    if (r->is_one != NULL)
+        coi_small_free(&r->ctx->heap, r->is_one, r->program->num_slots + 1);
+}
+
 co_value *
 coi_program_result_type(co_context *ctx, const coi_program *program, co_value *args)
 {
-    replay    r = { ctx, program, slots_new(ctx, program), NULL };
+    replay    r = { ctx, program, slots_new(ctx, program), NULL, NULL };
     co_value *type = NULL;
 
     if (r.slots == NULL)
         return NULL;
     if (bind(&r, program->args, args))
         type = coi_tree_map(ctx, program->result, type_of_leaf, &r);
-    slots_free(ctx, program, r.slots);
+    replay_end(&r);
     return type;
 }
 
@@ -260,11 +325,88 @@ bool
 coi_program_run_step(co_context *ctx, const coi_program *program, const coi_program_step *step,
                      co_value **slots, int64_t *examples)
 {
-    replay r = { ctx, program, slots, examples };
+    replay r = { ctx, program, slots, examples, NULL };
+    bool   ok;
 
     coi_copy_site(&ctx->site, &step->site);
     ctx->call = step->call;
-    return run_step_on_device(&r, step);
+    ok = run_step_on_device(&r, step);
+    if (r.is_one != NULL)
+        coi_small_free(&ctx->heap, r.is_one, program->num_slots + 1);
+    return ok;
+}
+
+/* What no call after this one uses. */
+static void
+drop_slots(replay *r, const coi_program_step *step)
+{
+    for (uint32_t k = 0; k < step->num_dropped; ++k) {
+        co_value **slot = &r->slots[r->program->dropped[step->first_dropped + k]];
+
+        coi_unref(&r->ctx->heap, *slot);
+        *slot = NULL;
+    }
+}
+
+static bool
+make_call(replay *r, const coi_program_step *step)
+{
+    co_context *ctx = r->ctx;
+    size_t      num_owned = ctx->num_owned;
+
+    coi_copy_site(&ctx->site, &step->site);
+    ctx->call = step->call;
+    if (!run_step_on_device(r, step))
+        return false;
+    /* What the step made and no slot holds. A block of its own would end a tape that it began. */
+    while (ctx->num_owned > num_owned)
+        coi_unref(&ctx->heap, ctx->owned[--ctx->num_owned]);
+    drop_slots(r, step);
+    return true;
+}
+
+/* The calls from `first` on; recorded, if there is a recording. */
+static bool
+make_calls(replay *r, size_t first, size_t end, coi_plan_recording *recording)
+{
+    bool ok = true;
+
+    for (size_t i = first; ok && i < end; ++i) {
+        if (recording != NULL)
+            coi_plan_record_step(recording, i);
+        ok = make_call(r, &r->program->steps[i]);
+    }
+    return ok;
+}
+
+/* The calls that are needed, one by one. */
+static bool
+make_some_calls(replay *r, const bool *is_needed)
+{
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < r->program->num_steps; ++i) {
+        if (is_needed[i])
+            ok = make_call(r, &r->program->steps[i]);
+        else
+            drop_slots(r, &r->program->steps[i]);
+    }
+    return ok;
+}
+
+/* A region: by a plan where there is one, else its calls. */
+static bool
+run_region(replay *r, coi_region *region)
+{
+    coi_plan_recording *recording;
+    bool                ok;
+
+    if (coi_region_run(r->ctx, r->program, region, r->slots, &recording))
+        return r->ctx->error.code == CO_OK;
+    ok = make_calls(r, region->first, region->end, recording);
+    if (recording != NULL)
+        coi_region_end(r->ctx, region, r->slots, recording);
+    return ok;
 }
 
 static co_value *
@@ -279,7 +421,7 @@ co_value *
 coi_program_value(co_context *ctx, const coi_program *program, co_value **slots, int64_t *examples,
                   co_value *pattern)
 {
-    replay    r = { ctx, program, slots, examples };
+    replay    r = { ctx, program, slots, examples, NULL };
     co_value *value = coi_tree_map(ctx, pattern, value_or_none, &r);
 
     if (examples != NULL && value != NULL && coi_is_tree(pattern))
@@ -290,29 +432,19 @@ coi_program_value(co_context *ctx, const coi_program *program, co_value **slots,
 static bool
 run_steps(replay *r, const bool *is_needed)
 {
-    co_context        *ctx = r->ctx;
     const coi_program *program = r->program;
+    size_t             at = 0;
 
-    for (size_t i = 0; i < program->num_steps; ++i) {
-        const coi_program_step *step = &program->steps[i];
-        size_t                  num_owned = ctx->num_owned;
+    if (is_needed != NULL)
+        return make_some_calls(r, is_needed);
+    for (size_t i = 0; i < program->num_regions; ++i) {
+        coi_region *region = &program->regions[i];
 
-        coi_copy_site(&ctx->site, &step->site);
-        ctx->call = step->call;
-        if ((is_needed == NULL || is_needed[i]) && !run_step_on_device(r, step))
+        if (!make_calls(r, at, region->first, NULL) || !run_region(r, region))
             return false;
-        /* What the step made and no slot holds. A block of its own would end a tape that it
-         * began. */
-        while (ctx->num_owned > num_owned)
-            coi_unref(&ctx->heap, ctx->owned[--ctx->num_owned]);
-        for (uint32_t k = 0; k < step->num_dropped; ++k) {
-            co_value **slot = &r->slots[program->dropped[step->first_dropped + k]];
-
-            coi_unref(&ctx->heap, *slot);
-            *slot = NULL;
-        }
+        at = region->end;
     }
-    return true;
+    return make_calls(r, at, program->num_steps, NULL);
 }
 
 co_value *
@@ -326,7 +458,7 @@ coi_program_replay_part(co_context *ctx, const coi_program *program, co_value *a
                         const bool *is_needed)
 {
     size_t       example_bytes = (program->num_slots + 1) * sizeof(int64_t);
-    replay       r = { ctx, program, slots_new(ctx, program), NULL };
+    replay       r = { ctx, program, slots_new(ctx, program), NULL, NULL };
     co_site_info site = ctx->site;
     co_value    *result = NULL;
 
@@ -349,7 +481,7 @@ coi_program_replay_part(co_context *ctx, const coi_program *program, co_value *a
         if (result != NULL)
             coi_ref(result);
     }
-    slots_free(ctx, program, r.slots);
+    replay_end(&r);
     if (r.examples != NULL)
         coi_small_free(&ctx->heap, r.examples, example_bytes);
     co_block_end(ctx);

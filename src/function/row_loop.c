@@ -47,16 +47,18 @@ no_memory(co_context *ctx, size_t n, const char *what)
 static co_value *
 body_args(co_context *ctx, row_loop_kind kind, co_value *state, co_value *element)
 {
-    size_t     n, nbytes;
-    co_value **items, *args;
-
     if (kind == ROWS_MAP)
         return co_tuple(ctx, &element, 1);
-    if (kind != ROWS_EACH)
-        return co_tuple(ctx, (co_value *[]){ state, element }, 2);
-    n = state->u.items.n + 1;
-    nbytes = n * sizeof(*items);
-    items = coi_small_alloc(&ctx->heap, nbytes);
+    return kind == ROWS_EACH ? coi_for_each_args(ctx, element, state)
+                             : co_tuple(ctx, (co_value *[]){ state, element }, 2);
+}
+
+co_value *
+coi_for_each_args(co_context *ctx, co_value *element, co_value *state)
+{
+    size_t     n = state->u.items.n + 1, nbytes = n * sizeof(co_value *);
+    co_value **items = coi_small_alloc(&ctx->heap, nbytes), *args;
+
     if (items == NULL)
         return no_memory(ctx, n, "arguments");
     items[0] = element;
@@ -570,5 +572,10 @@ co_for_each(co_context *ctx, co_value *elems, co_value *state, co_fn fn, void *u
 
     COI_ENTER(ctx, "for_each", NULL);
     l.state = coi_check_args(ctx, state, 3, "state", false);
-    return l.state != NULL && coi_check_body(ctx, fn, 4, "fn") ? loop_over(ctx, &l, elems) : NULL;
+    if (l.state == NULL || !coi_check_body(ctx, fn, 4, "fn") ||
+        !coi_check_value(ctx, elems, 2, "elems"))
+        return NULL;
+    return coi_kind_of(elems)->element_spec != NULL
+               ? coi_for_each_element(ctx, elems, l.state, fn, user)
+               : loop_over(ctx, &l, elems);
 }

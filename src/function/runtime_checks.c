@@ -37,6 +37,7 @@ separator(const message_attrs *attrs)
 static co_value *replay_assert(co_context *ctx, const void *attrs, co_value *const *in, int num_in);
 static co_value *replay_numerics(co_context *ctx, const void *attrs, co_value *const *in,
                                  int num_in);
+static co_value *replay_ensure(co_context *ctx, const void *attrs, co_value *const *in, int num_in);
 static co_value *replay_print(co_context *ctx, const void *attrs, co_value *const *in, int num_in);
 
 const coi_op coi_op_assert = {
@@ -49,6 +50,17 @@ const coi_op coi_op_check_numerics = {
     COI_RECORDED("check_numerics", "Fails if a tensor holds NaN or an infinity; co_check_numerics.",
                  replay_numerics, 0, 0),
     .attrs_rule.size = COI_ATTRS_SIZE(message_attrs),
+};
+
+typedef struct shape_attrs {
+    coi_ints shape; /* -1: any dimension */
+} shape_attrs;
+
+const coi_op coi_op_ensure_shape = {
+    COI_RECORDED("ensure_shape", "Fails unless a tensor has a shape; co_ensure_shape.",
+                 replay_ensure, 0, 0),
+    .grad = coi_grad_of_call,
+    .attrs_rule.size = COI_ATTRS_SIZE(shape_attrs),
 };
 
 const coi_op coi_op_print = {
@@ -210,6 +222,63 @@ co_check_numerics(co_context *ctx, co_value *x, const char *message)
     if (!coi_check_value(ctx, x, 2, "x"))
         return NULL;
     return replay_numerics(ctx, &attrs, &x, 1) != NULL ? x : NULL;
+}
+
+/* --- shapes --- */
+
+/* A type of x with the dimensions that either of them knows; NULL with an error where they
+ * contradict each other. */
+static co_value *
+ensured_type(co_context *ctx, const co_value *x, const coi_ints *shape)
+{
+    char    has[COI_SHAPE_TEXT], wanted[COI_SHAPE_TEXT];
+    int64_t dims[CO_MAX_DIMS];
+    bool    fits = x->ndim < 0 || x->ndim == shape->n;
+
+    for (int i = 0; fits && i < shape->n; ++i) {
+        int64_t known = x->ndim < 0 ? -1 : x->u.tensor.dims[i];
+
+        dims[i] = known >= 0 ? known : shape->at[i];
+        fits = known < 0 || shape->at[i] < 0 || known == shape->at[i];
+    }
+    if (fits)
+        return co_spec(ctx, (co_dtype)x->dtype, dims, shape->n);
+    coi_fail(ctx, CO_INVALID_ARGUMENT, "the tensor has the shape %s; it must be %s",
+             coi_shape_text(x->u.tensor.dims, x->ndim, has),
+             coi_shape_text(shape->at, shape->n, wanted));
+    return NULL;
+}
+
+static co_value *
+replay_ensure(co_context *ctx, const void *given, co_value *const *in, int num_in)
+{
+    const shape_attrs *attrs = given;
+    co_value          *x = in[0], *type;
+
+    (void)num_in;
+    if (!coi_is_capturing(ctx))
+        return ensured_type(ctx, x, &attrs->shape) != NULL ? coi_own_ref(ctx, x) : NULL;
+    if (x->kind == CO_KIND_SYMBOLIC && (x = coi_own_symbol(ctx, x)) == NULL)
+        return NULL;
+    type = ensured_type(ctx, x, &attrs->shape);
+    if (type == NULL || !coi_tape_call(ctx, &coi_op_ensure_shape, attrs, &x, 1, type))
+        return NULL;
+    return coi_record_call(ctx, &coi_op_ensure_shape, attrs, &x, 1, type);
+}
+
+co_value *
+co_ensure_shape(co_context *ctx, co_value *x, const int64_t *dims, int ndim)
+{
+    shape_attrs attrs = { .shape.n = 0 };
+
+    COI_ENTER(ctx, "ensure_shape", NULL);
+    if (!coi_check_value(ctx, x, 2, "x") ||
+        !coi_ints_from_dims(ctx, "ensure_shape: dims", dims, (size_t)ndim, &attrs.shape))
+        return NULL;
+    if (x->kind != CO_KIND_TENSOR && x->kind != CO_KIND_SYMBOLIC)
+        x = co_identity(ctx, x);
+    ctx->call = "ensure_shape";
+    return x != NULL ? replay_ensure(ctx, &attrs, &x, 1) : NULL;
 }
 
 /* --- lines of the log --- */

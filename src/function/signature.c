@@ -97,9 +97,13 @@ coi_same_host_value(const co_value *a, const co_value *b)
         return is_number(a) && is_number(b) && same_number(a, b);
     if (a->kind != b->kind)
         return false;
+    if (coi_kind_of(a)->element_spec != NULL)
+        return a->u.object == b->u.object;
     if (a->kind == CO_KIND_STRING)
         return a->u.string.nbytes == b->u.string.nbytes &&
                memcmp(a->u.string.data, b->u.string.data, a->u.string.nbytes) == 0;
+    if (a->kind == CO_KIND_FUNCTION)
+        return coi_kind_of(a)->same(a, b);
     return a->kind == CO_KIND_NONE || a == b;
 }
 
@@ -113,41 +117,56 @@ is_like_variable(const coi_variable *a, const coi_variable *b)
            memcmp(a->shape.dims, b->shape.dims, (size_t)a->shape.ndim * sizeof(int64_t)) == 0;
 }
 
-/* Variables seen so far, in both: one that comes again must do so in both. */
+/* The two trees of a comparison: a resource that comes again in one must do so in the other. */
 typedef struct aliases {
     const co_value *first, *second; /* the whole trees */
 } aliases;
 
 typedef struct occurrence {
-    const coi_variable *wanted;
-    size_t              position, at; /* where it was found first; how many variables passed */
-    bool                found;
+    const void *wanted;
+    size_t      position, at; /* where it was found first; how many resources passed */
 } occurrence;
 
 static bool
-pass_variable(const co_value *leaf, void *arg)
+pass_resource(const co_value *leaf, void *arg)
 {
     occurrence *o = arg;
 
-    if (!coi_is_variable(leaf))
+    if (coi_resource_of(leaf) == NULL)
         return true;
-    if (leaf->u.variable == o->wanted) {
+    if (coi_resource_of(leaf) == o->wanted) {
         o->position = o->at;
-        o->found = true;
         return false;
     }
     ++o->at;
     return true;
 }
 
-/* The number of variables before the first occurrence of this one. */
+/* The number of resources before the first occurrence of this one. */
 static size_t
-first_position(const co_value *tree, const coi_variable *variable)
+first_position(const co_value *tree, const co_value *resource)
 {
-    occurrence o = { variable, 0, 0, false };
+    occurrence o = { coi_resource_of(resource), 0, 0 };
 
-    coi_tree_all(tree, pass_variable, &o);
+    coi_tree_all(tree, pass_resource, &o);
     return o.position;
+}
+
+static bool
+has_element_spec(co_value *spec, co_value *value, void *arg)
+{
+    (void)arg;
+    if (spec->dtype == CO_DTYPE_NONE || value->kind != CO_KIND_SPEC)
+        return spec == value;
+    return has_spec(spec, value);
+}
+
+bool
+coi_is_like_input(const co_value *a, const co_value *b)
+{
+    return a->kind == b->kind &&
+           coi_tree_pair(coi_kind_of(a)->element_spec(a), coi_kind_of(b)->element_spec(b),
+                         has_element_spec, NULL);
 }
 
 static bool
@@ -157,10 +176,12 @@ fits_leaf(co_value *type, co_value *value, void *arg)
 
     if (type->kind == CO_KIND_SPEC)
         return (value->kind == CO_KIND_TENSOR || coi_is_type(value)) && has_spec(type, value);
+    if (coi_kind_of(type)->element_spec != NULL)
+        return coi_is_like_input(type, value) &&
+               first_position(a->first, type) == first_position(a->second, value);
     if (coi_is_variable(type))
         return coi_is_variable(value) && is_like_variable(type->u.variable, value->u.variable) &&
-               first_position(a->first, type->u.variable) ==
-                   first_position(a->second, value->u.variable);
+               first_position(a->first, type) == first_position(a->second, value);
     return coi_same_host_value(type, value);
 }
 
@@ -173,10 +194,25 @@ coi_fits_types(co_value *types, co_value *args)
 }
 
 static bool
+is_same_dataset(co_value *type, co_value *value, void *arg)
+{
+    (void)arg;
+    return coi_kind_of(type)->is_made_of == NULL || type->u.object == value->u.object;
+}
+
+bool
+coi_has_same_datasets(co_value *types, co_value *args)
+{
+    return coi_tree_pair(types, args, is_same_dataset, NULL);
+}
+
+static bool
 count_known(const co_value *leaf, void *arg)
 {
     int *known = arg;
 
+    if (coi_kind_of(leaf)->element_spec != NULL)
+        return coi_tree_all(coi_kind_of(leaf)->element_spec(leaf), count_known, known);
     if (leaf->kind == CO_KIND_SPEC && leaf->ndim >= 0) {
         ++*known;
         for (int i = 0; i < leaf->ndim; ++i)
@@ -302,6 +338,44 @@ coi_signature_here(co_context *ctx, co_value *signature)
     return here;
 }
 
+/* Whether the types have parts for replicas wherever the value has. */
+static bool
+has_parts(const co_value *type, const co_value *given)
+{
+    coi_values types = coi_tree_items(type), items = coi_tree_items(given);
+
+    if (coi_is_per_replica(given))
+        return coi_is_distributed(type);
+    if (!coi_is_same_node(type, given))
+        return true; /* where this is wrong, the arguments do not fit */
+    for (size_t i = 0; i < items.n; ++i)
+        if (types.items[i] != NULL && items.items[i] != NULL &&
+            !has_parts(types.items[i], items.items[i]))
+            return false;
+    return true;
+}
+
+bool
+coi_check_run_signature(co_context *ctx, const co_value *signature)
+{
+    const co_value *given = ctx->run_args;
+    size_t          n = signature->u.items.n;
+
+    if (given == NULL || ctx->mode.num_replicas == 1 || ctx->mode.cross)
+        return true;
+    for (size_t i = 0; i < n && i < given->u.items.n; ++i)
+        if (!has_parts(signature->u.items.items[i], given->u.items.items[i])) {
+            coi_fail(ctx, CO_TYPE_ERROR,
+                     "argument %zu of run is or holds a per-replica value, and the signature of "
+                     "the captured function has no per-replica spec there; a step of %d replicas "
+                     "takes the spec that co_element_spec gives for a distributed dataset, or "
+                     "calls the function itself, with co_call",
+                     i, ctx->mode.num_replicas);
+            return false;
+        }
+    return true;
+}
+
 static const char *
 spec_text(const co_value *spec, char *out, size_t capacity)
 {
@@ -312,15 +386,24 @@ spec_text(const co_value *spec, char *out, size_t capacity)
     return out;
 }
 
-static co_value *fit_value(co_context *ctx, co_value *type, co_value *value, size_t position);
+/* Arguments that are brought into the types of a signature or program. */
+typedef struct fitting {
+    co_context *ctx;
+    aliases     whole;       /* the types, and the arguments as they were given */
+    bool        takes_specs; /* they are types themselves, of a call to come */
+} fitting;
+
+static co_value *fit_value(const fitting *f, co_value *type, co_value *value, size_t position);
 
 /* A value for one spec. */
 static co_value *
-fit_spec(co_context *ctx, co_value *spec, co_value *value, size_t position)
+fit_spec(const fitting *f, co_value *spec, co_value *value, size_t position)
 {
-    char wanted[COI_SHAPE_TEXT + 20], given[COI_SHAPE_TEXT + 20];
+    co_context *ctx = f->ctx;
+    char        wanted[COI_SHAPE_TEXT + 20], given[COI_SHAPE_TEXT + 20];
 
-    if (value->kind != CO_KIND_TENSOR && value->kind != CO_KIND_SYMBOLIC) {
+    if (value->kind != CO_KIND_TENSOR && value->kind != CO_KIND_SYMBOLIC &&
+        !(f->takes_specs && value->kind == CO_KIND_SPEC)) {
         if (!coi_is_host(value) && !coi_is_structure(value) && !coi_is_variable(value)) {
             coi_fail(ctx, CO_TYPE_ERROR, "argument %zu is or holds %s; the signature has %s there",
                      position, coi_a_kind(value->kind), spec_text(spec, wanted, sizeof(wanted)));
@@ -345,18 +428,19 @@ fit_spec(co_context *ctx, co_value *spec, co_value *value, size_t position)
 }
 
 static co_value *
-fit_items(co_context *ctx, co_value *type, co_value *value, size_t position)
+fit_items(const fitting *f, co_value *type, co_value *value, size_t position)
 {
-    size_t     n = coi_tree_items(type).n, nbytes = (n + 1) * sizeof(co_value *);
-    co_value **leaves = coi_small_alloc(&ctx->heap, nbytes), *fitted = NULL;
-    size_t     at = 0;
+    co_context *ctx = f->ctx;
+    size_t      n = coi_tree_items(type).n, nbytes = (n + 1) * sizeof(co_value *);
+    co_value  **leaves = coi_small_alloc(&ctx->heap, nbytes), *fitted = NULL;
+    size_t      at = 0;
 
     if (leaves == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu items", n);
         return NULL;
     }
     for (; at < n; ++at) {
-        leaves[at] = fit_value(ctx, coi_tree_items(type).items[at], coi_tree_items(value).items[at],
+        leaves[at] = fit_value(f, coi_tree_items(type).items[at], coi_tree_items(value).items[at],
                                position);
         if (leaves[at] == NULL)
             break;
@@ -367,14 +451,33 @@ fit_items(co_context *ctx, co_value *type, co_value *value, size_t position)
     return fitted;
 }
 
+/* A value for a type that is no spec: a host value or a variable, as the program was captured
+ * with. */
 static co_value *
-fit_value(co_context *ctx, co_value *type, co_value *value, size_t position)
+fit_leaf(const fitting *f, co_value *type, co_value *value, size_t position)
+{
+    char wanted[200], given[200];
+
+    if (fits_leaf(type, value, (void *)(uintptr_t)&f->whole))
+        return value;
+    coi_format(&f->ctx->heap, type, wanted, sizeof(wanted));
+    coi_format(&f->ctx->heap, value, given, sizeof(given));
+    coi_fail(f->ctx, CO_TYPE_ERROR,
+             "argument %zu is or holds %s; the concrete function was captured with %s there",
+             position, given, wanted);
+    return NULL;
+}
+
+static co_value *
+fit_value(const fitting *f, co_value *type, co_value *value, size_t position)
 {
     if (type->kind == CO_KIND_SPEC)
-        return fit_spec(ctx, type, value, position);
+        return fit_spec(f, type, value, position);
     if (coi_is_same_node(type, value))
-        return fit_items(ctx, type, value, position);
-    coi_fail(ctx, CO_TYPE_ERROR,
+        return fit_items(f, type, value, position);
+    if (!coi_is_tree(type))
+        return fit_leaf(f, type, value, position);
+    coi_fail(f->ctx, CO_TYPE_ERROR,
              "argument %zu is or holds %s with %zu item%s; the signature has %s with %zu there%s",
              position, coi_a_kind(value->kind), coi_tree_items(value).n,
              COI_S(coi_tree_items(value).n), coi_a_kind(type->kind), coi_tree_items(type).n,
@@ -383,8 +486,9 @@ fit_value(co_context *ctx, co_value *type, co_value *value, size_t position)
 }
 
 co_value *
-coi_args_for_signature(co_context *ctx, co_value *signature, co_value *args)
+coi_args_for_signature(co_context *ctx, co_value *signature, co_value *args, bool takes_specs)
 {
+    fitting    f = { ctx, { signature, args }, takes_specs };
     size_t     n = args->u.items.n, nbytes = (n + 1) * sizeof(co_value *), at = 0;
     co_value **items, *fitted = NULL;
 
@@ -398,7 +502,7 @@ coi_args_for_signature(co_context *ctx, co_value *signature, co_value *args)
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu arguments", n);
         return NULL;
     }
-    while (at < n && (items[at] = fit_value(ctx, signature->u.items.items[at],
+    while (at < n && (items[at] = fit_value(&f, signature->u.items.items[at],
                                             args->u.items.items[at], at)) != NULL)
         ++at;
     if (at == n)

@@ -5,18 +5,28 @@
 #include <string.h>
 
 bool
-coi_is_tree(const co_value *value)
+coi_is_rare_tree(const co_value *value)
 {
-    return coi_is_structure(value) || coi_is_distributed(value) || coi_is_composite(value);
+    return coi_is_distributed(value) || coi_is_composite(value);
 }
 
 coi_values
 coi_tree_items(const co_value *value)
 {
+    if (coi_is_structure(value))
+        return (coi_values){ value->u.items.items, value->u.items.n };
     if (coi_is_composite(value))
         return (coi_values){ (co_value *const *)value->u.components,
                              coi_kind_of(value)->composite->n };
     return coi_is_tree(value) ? coi_items_of(value) : (coi_values){ NULL, 0 };
+}
+
+const void *
+coi_resource_of(const co_value *value)
+{
+    if (coi_is_variable(value))
+        return value->u.variable;
+    return coi_kind_of(value)->element_spec != NULL ? value->u.object : NULL;
 }
 
 /* An empty node like this one: a reference, or NULL with an error. */
@@ -90,10 +100,11 @@ coi_tree_map(co_context *ctx, co_value *value, coi_tree_fn fn, void *arg)
 bool
 coi_tree_all(const co_value *value, coi_leaf_test fn, void *arg)
 {
-    coi_values items = coi_tree_items(value);
+    coi_values items;
 
     if (!coi_is_tree(value))
         return fn(value, arg);
+    items = coi_tree_items(value);
     for (size_t i = 0; i < items.n; ++i)
         if (items.items[i] != NULL && !coi_tree_all(items.items[i], fn, arg))
             return false;
@@ -123,10 +134,11 @@ coi_tree_pair(co_value *pattern, co_value *value, coi_pair_test fn, void *arg)
 
     if (!coi_is_tree(pattern))
         return fn(pattern, value, arg);
-    if (!coi_is_same_node(pattern, value))
-        return false;
     a = coi_tree_items(pattern);
     b = coi_tree_items(value);
+    if (pattern->kind != value->kind || a.n != b.n ||
+        (coi_is_structure(pattern) && !same_keys(pattern, value)))
+        return false;
     for (size_t i = 0; i < a.n; ++i) {
         if ((a.items[i] == NULL) != (b.items[i] == NULL))
             return false;

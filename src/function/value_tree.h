@@ -10,7 +10,17 @@
 
 /* Its items or components, borrowed; entries may be NULL in a composite value. A leaf has none. */
 coi_values coi_tree_items(const co_value *value);
-bool       coi_is_tree(const co_value *value);
+bool       coi_is_rare_tree(const co_value *value); /* called only by the next */
+static inline bool
+coi_is_tree(const co_value *value)
+{
+    return value->kind != CO_KIND_TENSOR && value->kind != CO_KIND_SYMBOLIC &&
+           (coi_is_structure(value) || coi_is_rare_tree(value));
+}
+
+/* The identity of a variable, dataset or iterator: what a call of a program may exchange for
+ * another one. NULL of other values. */
+const void *coi_resource_of(const co_value *value);
 
 /* Whether two nodes are alike: kind, number of items, keys. */
 bool coi_is_same_node(const co_value *a, const co_value *b);

@@ -401,22 +401,30 @@ combine_parts(co_context *ctx, const coi_variable *variable, co_value *const *pa
     return first;
 }
 
+/* Whether it has a value outside replicas; CO_VALUE_ERROR if not. */
+static bool
+has_combined(co_context *ctx, const coi_variable *variable)
+{
+    char who[COI_VARIABLE_TEXT];
+
+    if (variable->aggregation != CO_AGGREGATION_NONE)
+        return true;
+    coi_fail(ctx, CO_VALUE_ERROR,
+             "variable %s is synchronised on read and has no aggregation, so it has no value "
+             "outside a replica; give it one when it is made, or read it in a step",
+             coi_variable_text(ctx, variable, who));
+    return false;
+}
+
 /* VAR-SOR-2: a reference. */
 static co_value *
 read_combined(co_context *ctx, const coi_variable *variable)
 {
     co_value *parts[COI_MAX_LOCAL_REPLICAS], *result = NULL;
     size_t    n = variable->num_components, got = 0;
-    char      who[COI_VARIABLE_TEXT];
 
-    if (variable->aggregation == CO_AGGREGATION_NONE) {
-        coi_fail(
-            ctx, CO_VALUE_ERROR,
-            "variable %s is synchronised on read and has no aggregation, so it has no value outside "
-            "a replica; give it one when it is made, or read it in a step",
-            coi_variable_text(ctx, variable, who));
+    if (!has_combined(ctx, variable))
         return NULL;
-    }
     while (got < n && (parts[got] = read_component(ctx, variable, (int)got)) != NULL)
         ++got;
     if (got == n)
@@ -479,29 +487,50 @@ on_read_set(co_context *ctx, const coi_variable *variable, int verb, co_value *w
     return per_replica != NULL;
 }
 
+/* VAR-SOR-5. */
+static bool
+may_assign_on_read(co_context *ctx, const coi_variable *variable, int verb)
+{
+    char who[COI_VARIABLE_TEXT];
+
+    if (verb < COI_SCATTER_UPDATE)
+        return true;
+    coi_fail(ctx, CO_UNIMPLEMENTED,
+             "%s is not defined for variable %s, which is synchronised on read; make it with "
+             "synchronization ON_WRITE, or use co_assign",
+             ctx->call, coi_variable_text(ctx, variable, who));
+    return false;
+}
+
 static co_value *
 on_read_assign(co_context *ctx, co_value *value, int verb, co_value *what)
 {
     const coi_variable *variable = value->u.variable;
     int                 i = component_index(ctx, variable);
-    char                who[COI_VARIABLE_TEXT];
 
-    if (!check_owner(ctx, variable))
+    if (!check_owner(ctx, variable) || !may_assign_on_read(ctx, variable, verb))
         return NULL;
-    if (verb >= COI_SCATTER_UPDATE) { /* VAR-SOR-5 */
-        coi_fail(ctx, CO_UNIMPLEMENTED,
-                 "%s is not defined for variable %s, which is synchronised on read; make it with "
-                 "synchronization ON_WRITE, or use co_assign",
-                 ctx->call, coi_variable_text(ctx, variable, who));
-        return NULL;
-    }
     if (i >= 0)
         return assign_component(ctx, variable, i, verb, coi_select(what, i));
     return on_read_set(ctx, variable, verb, what) ? read_combined(ctx, variable) : NULL;
 }
 
+/* VAR-SOR-3: outside replicas the result is the value read, which not every variable has. While a
+ * function is captured this is an error at once, so that nothing has changed (FN-10). */
+static co_value *
+on_read_assigned(co_context *ctx, co_value *value, int verb)
+{
+    const coi_variable *variable = value->u.variable;
+
+    if (!check_owner(ctx, variable) || !may_assign_on_read(ctx, variable, verb))
+        return NULL;
+    if (component_index(ctx, variable) < 0 && !has_combined(ctx, variable))
+        return NULL;
+    return coi_fresh_type(ctx, value);
+}
+
 static const coi_variable_ops on_read_ops = {
-    "SyncOnReadVariable", on_read_read, on_read_assign, device, destroy, NULL, NULL
+    "SyncOnReadVariable", on_read_read, on_read_assign, device, destroy, NULL, on_read_assigned
 };
 
 /* --- making --- */

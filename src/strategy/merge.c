@@ -5,6 +5,7 @@
  * called run, in the context that called run.
  */
 #include "function/function.h"
+#include "function/value_tree.h"
 #include "strategy/regroup.h"
 #include "strategy/rendezvous.h"
 
@@ -277,6 +278,22 @@ const coi_op coi_op_merge_captured = {
     .attrs_rule = { COI_ATTRS_SIZE(merge_attrs), hold_merge, drop_merge },
 };
 
+/* An argument that run gave to all replicas is one value for all of them (DV-GROUP-4). */
+static co_value *
+common_leaf(co_context *ctx, co_value *leaf, void *arg)
+{
+    (void)arg;
+    return coi_is_common_argument(ctx, leaf) ? coi_fresh_type(ctx, leaf) : leaf;
+}
+
+/* What this replica alone has becomes a type of its own. */
+static co_value *
+own_leaf(co_context *ctx, co_value *leaf, void *arg)
+{
+    (void)arg;
+    return leaf->kind == CO_KIND_SPEC ? leaf : coi_types_of_args(ctx, leaf);
+}
+
 /* What the merge function gets: the other replicas are taken to bring what this one brings. */
 co_value *
 coi_merged_types(co_context *ctx, co_value *args)
@@ -286,8 +303,11 @@ coi_merged_types(co_context *ctx, co_value *args)
 
     if (step == NULL)
         return args;
+    args = coi_tree_map(ctx, args, common_leaf, NULL);
+    if (args == NULL)
+        return NULL;
     for (int i = 0; i < step->n; ++i)
-        if ((types[i] = coi_types_of_args(ctx, args)) == NULL)
+        if ((types[i] = coi_tree_map(ctx, args, own_leaf, NULL)) == NULL)
             return NULL;
     return coi_give(ctx,
                     coi_regroup(ctx, step->strategy, types, step->n, CO_KIND_PER_REPLICA, false));

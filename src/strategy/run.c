@@ -43,7 +43,8 @@ enter_replica(coi_replica_worker *m, coi_step *step)
                             .num_replicas = strategy->num_replicas,
                             .num_local = strategy->num_local,
                             .update_id = -1,
-                            .step = step };
+                            .step = step,
+                            .is_direct = !strategy->policy->wraps_values };
     ctx->site = parent->site;
     ctx->call = "run";
     ctx->user = parent->user;
@@ -160,6 +161,7 @@ coi_run_replica(coi_replica_worker *m, coi_step *step)
     coi_wait_token(ctx);
     /* Where another has failed already, nothing begins (S-RUN-8). */
     args = coi_is_broken(step) ? NULL : replica_args(ctx, step);
+    ctx->run_args = step->args;
     if (args != NULL && ctx->error.code == CO_OK)
         result = keep_result(ctx, call_step(ctx, step, args));
     step->slots[m->replica].result = result;
@@ -325,6 +327,7 @@ expire(co_context *ctx)
     ctx->mode.strategy = NULL;
     ctx->mode.num_replicas = 1;
     ctx->mode.step = NULL;
+    ctx->run_args = NULL;
     ctx->unbegun_tapes = ctx->unpushed_devices = ctx->unpushed_colocations = 0;
     ctx->error.code = CO_RUNTIME_ERROR;
     ctx->error.call = "run";
@@ -566,6 +569,7 @@ capture_replica(co_context *parent, coi_replica_worker *m, coi_step *step, co_fu
     coi_bind(ctx, true);
     co_block_begin(ctx);
     args = replica_args(ctx, step);
+    ctx->run_args = step->args;
     if (args != NULL && args->kind != CO_KIND_TUPLE)
         args = co_tuple(ctx, args->u.items.items, args->u.items.n);
     if (args != NULL) {

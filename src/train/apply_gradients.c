@@ -383,13 +383,67 @@ const coi_op coi_op_minimize = {
 };
 
 static co_code
+record_apply(co_context *ctx, co_optimizer *optimizer, co_value *gradients, co_value *variables,
+             bool skip_aggregation)
+{
+    coi_record_call(ctx, &coi_op_apply_gradients, &(update_attrs){ optimizer, skip_aggregation },
+                    (co_value *[]){ gradients, variables }, 2, co_none(ctx));
+    return ctx->error.code;
+}
+
+static co_code
+fail_untrained(co_context *ctx)
+{
+    return coi_fail(ctx, CO_VALUE_ERROR,
+                    "the tape has seen no trainable variable; compute the loss from one between "
+                    "co_tape_begin and co_minimize");
+}
+
+/* The trainable variables of the tape as a list of the block, NULL with an error. */
+static co_value *
+trained_variables(co_context *ctx)
+{
+    size_t     n = coi_tape_trainable(ctx, NULL, 0), nbytes = n * sizeof(co_value *);
+    co_value **variables = n > 0 ? coi_small_alloc(&ctx->heap, nbytes) : NULL, *list;
+
+    if (n == 0)
+        fail_untrained(ctx);
+    else if (variables == NULL)
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the gradients of the tape");
+    if (variables == NULL)
+        return NULL;
+    coi_tape_trainable(ctx, variables, n);
+    list = co_list(ctx, variables, n);
+    coi_small_free(&ctx->heap, variables, nbytes);
+    return list;
+}
+
+/* A gradient and an update: the kernels of the former are part of a plan. Which variables there are
+ * is known now, unless a condition or loop decides it. */
+static co_code
 capture_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
 {
-    ctx->capture->tape_depth = ctx->tapes != NULL ? ctx->tapes->num_tapes : 0;
-    coi_record_call(ctx, &coi_op_minimize, &(update_attrs){ optimizer, false }, &loss, 1,
-                    co_none(ctx));
-    coi_tape_spend(ctx);
-    return ctx->error.code;
+    static const co_gradient_options options = CO_GRADIENT_OPTIONS_INIT;
+    const char                      *call = ctx->call;
+    co_value                        *variables, *gradients;
+
+    if (coi_tape_has_calls(ctx) || !coi_is_type(loss) || coi_in_graph(ctx)) {
+        ctx->capture->tape_depth = ctx->tapes != NULL ? ctx->tapes->num_tapes : 0;
+        coi_record_call(ctx, &coi_op_minimize, &(update_attrs){ optimizer, false }, &loss, 1,
+                        co_none(ctx));
+        coi_tape_spend(ctx);
+        return ctx->error.code;
+    }
+    variables = trained_variables(ctx);
+    if (variables == NULL) {
+        coi_tape_spend(ctx);
+        return ctx->error.code;
+    }
+    ctx->call = call;
+    gradients = coi_capture_gradient(ctx, loss, variables, &options);
+    ctx->call = call;
+    return gradients != NULL ? record_apply(ctx, optimizer, gradients, variables, false)
+                             : ctx->error.code;
 }
 
 /* --- co_apply_gradients --- */
@@ -451,12 +505,8 @@ co_apply_gradients_with(co_context *ctx, co_optimizer *optimizer, co_value *grad
     if (!coi_take_options(ctx, &all, sizeof(all), options, 5) ||
         !check_lists(ctx, optimizer, gradients, variables))
         return ctx->error.code;
-    if (coi_is_capturing(ctx)) {
-        coi_record_call(ctx, &coi_op_apply_gradients,
-                        &(update_attrs){ optimizer, all.skip_aggregation },
-                        (co_value *[]){ gradients, variables }, 2, co_none(ctx));
-        return ctx->error.code;
-    }
+    if (coi_is_capturing(ctx))
+        return record_apply(ctx, optimizer, gradients, variables, all.skip_aggregation);
     return apply_lists(ctx, optimizer, gradients, variables, !all.skip_aggregation);
 }
 
@@ -498,9 +548,7 @@ minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
     co_value **variables;
 
     if (n == 0)
-        coi_fail(ctx, CO_VALUE_ERROR,
-                 "the tape has seen no trainable variable; compute the loss from one between "
-                 "co_tape_begin and co_minimize");
+        fail_untrained(ctx);
     else if ((variables = coi_small_alloc(&ctx->heap, nbytes)) == NULL)
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the gradients of the tape");
     else {

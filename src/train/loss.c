@@ -47,10 +47,19 @@ replay_average(co_context *ctx, const void *attrs, co_value *const *in, int num_
     return co_average_loss(ctx, in[0]);
 }
 
+/* Its divisor is a number of the host. */
+static int64_t
+examples_key(co_context *ctx)
+{
+    return ctx->mode.num_replicas == 1 ? -1 : coi_examples_of(ctx).of_step;
+}
+
 const coi_op coi_op_average_loss = {
     COI_RECORDED("average_loss", "The mean of losses over the examples of a step; co_average_loss.",
                  replay_average, CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS,
                  CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS),
+    .is_planned = true,
+    .plan_key = examples_key,
 };
 
 static co_value *

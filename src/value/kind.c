@@ -6,15 +6,17 @@
 
 /* Each row is in the file named beside it. The list only names them: nothing is included from
  * below. */
-extern const coi_kind_ops coi_tensor_kind, coi_spec_kind, coi_symbolic_kind,
-    coi_dataset_kind;                        /* value/kinds_leaf.c */
+extern const coi_kind_ops coi_tensor_kind, coi_spec_kind,
+    coi_symbolic_kind;                       /* value/kinds_leaf.c */
 extern const coi_kind_ops coi_variable_kind; /* value/cell.c */
 extern const coi_kind_ops coi_int_kind, coi_float_kind, coi_bool_kind, coi_string_kind,
     coi_none_kind;                                                 /* context/kinds_host.c */
 extern const coi_kind_ops coi_per_replica_kind, coi_mirrored_kind; /* context/kinds_distributed.c */
 extern const coi_kind_ops coi_list_kind, coi_tuple_kind, coi_named_tuple_kind,
-    coi_dict_kind;                         /* context/kinds_structure.c */
-extern const coi_kind_ops coi_slices_kind; /* ops/array/kinds_slices.c */
+    coi_dict_kind;                                             /* context/kinds_structure.c */
+extern const coi_kind_ops coi_slices_kind;                     /* ops/array/kinds_slices.c */
+extern const coi_kind_ops coi_dataset_kind, coi_iterator_kind; /* data/kinds_input.c */
+extern const coi_kind_ops coi_function_kind;                   /* function/function.c */
 
 static const coi_kind_ops null_kind = { .name = "NULL", .a_name = "NULL" };
 
@@ -37,6 +39,8 @@ const coi_kind_ops *coi_kinds[COI_NUM_KINDS] = {
     [CO_KIND_DICT] = &coi_dict_kind,
     [CO_KIND_DATASET] = &coi_dataset_kind,
     [CO_KIND_SYMBOLIC] = &coi_symbolic_kind,
+    [CO_KIND_ITERATOR] = &coi_iterator_kind,
+    [CO_KIND_FUNCTION] = &coi_function_kind,
 };
 _Static_assert(CO_NUM_KINDS <= COI_PRIVATE_KINDS, "public kinds come before private ones");
 

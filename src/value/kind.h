@@ -108,6 +108,19 @@ typedef struct coi_kind_ops {
     const coi_text *(*texts)(const co_value *value, coi_text *room, int64_t *n);
     /* Examples in it, where its first dimension counts them; -1: it has no rows. NULL: -1. */
     int64_t (*rows)(const co_value *value);
+
+    /* Datasets and iterators, which u.object holds. The spec of one element, borrowed. NULL: it is
+     * neither. */
+    co_value *(*element_spec)(const co_value *value);
+    /* Begin to read it: an iterator of ctx's block, or NULL with an error. */
+    co_value *(*iterate)(co_context *ctx, co_value *value);
+    /* The next element, of ctx's block; NULL at the end, and with an error. NULL: iterate first. */
+    co_value *(*next)(co_context *ctx, co_value *value);
+    /* What stands for it in the function that made it while it was captured, borrowed. NULL, or a
+     * NULL result: it is itself. */
+    co_value *(*symbol)(const co_value *value);
+    /* Whether the dataset `other` is one of those that it was made of. NULL: it is made of none. */
+    bool (*is_made_of)(const co_value *value, const co_value *other);
 } coi_kind_ops;
 
 /* kind.c. The rows by kind; kinds from COI_PRIVATE_KINDS on belong to tests. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rows of tensors, of their specs, and of datasets that are elements of others.
+ * The rows of tensors, of their specs, and of symbolic tensors.
  */
 #include "value/kind.h"
 
@@ -130,26 +130,4 @@ const coi_kind_ops coi_symbolic_kind = {
     .print = print_symbolic,
     .describe = describe_tensor,
     .type = symbolic_type,
-};
-
-/* --- datasets --- */
-
-static void
-destroy_dataset(coi_heap *heap, co_value *value)
-{
-    coi_unref(heap, value->u.object);
-}
-
-static void
-print_dataset(coi_printer *out, const co_value *value)
-{
-    (void)value;
-    coi_print(out, "Dataset");
-}
-
-const coi_kind_ops coi_dataset_kind = {
-    .name = "dataset",
-    .a_name = "a dataset",
-    .destroy = destroy_dataset,
-    .print = print_dataset,
 };

@@ -51,7 +51,8 @@ typedef struct coi_variable coi_variable;
 
 enum {
     COI_FLAG_INLINE = 1, /* tensor data is in the cell */
-    COI_FLAG_COPY = 2 /* stands on the tape for a variable or a tensor elsewhere (coi_tape_mark) */
+    COI_FLAG_COPY = 2, /* stands on the tape for a variable or a tensor elsewhere (coi_tape_mark) */
+    COI_FLAG_RECORDED = 4 /* made by a kernel while kernels were recorded (kernel_recording.h) */
 };
 
 #define COI_INLINE_ITEMS   8

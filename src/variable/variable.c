@@ -181,13 +181,32 @@ coi_fail_uninitialized(co_context *ctx, const coi_variable *variable)
              coi_variable_text(ctx, variable, who));
 }
 
+/* Whether a tensor, or a type in which dimensions may be unknown, fits a variable. */
+static bool
+check_fits(co_context *ctx, const coi_variable *variable, const co_value *tensor)
+{
+    char who[COI_VARIABLE_TEXT], mine[COI_SHAPE_TEXT], its[COI_SHAPE_TEXT];
+    bool fits = tensor->ndim < 0 || tensor->ndim == variable->shape.ndim;
+
+    for (int i = 0; fits && i < tensor->ndim; ++i)
+        fits = tensor->u.tensor.dims[i] < 0 || tensor->u.tensor.dims[i] == variable->shape.dims[i];
+    if (fits && tensor->dtype == variable->dtype)
+        return true;
+    coi_fail(ctx, CO_VALUE_ERROR,
+             "variable %s is %s %s and cannot be assigned %s %s; use co_cast or co_reshape",
+             coi_variable_text(ctx, variable, who), co_dtype_name((co_dtype)variable->dtype),
+             coi_shape_text(variable->shape.dims, variable->shape.ndim, mine),
+             co_dtype_name((co_dtype)tensor->dtype),
+             coi_shape_text(tensor->u.tensor.dims, tensor->ndim, its));
+    return false;
+}
+
 co_value *
 coi_assignable(co_context *ctx, const coi_variable *variable, co_value *value)
 {
     co_value *tensor = coi_as_tensor(
         ctx, value, coi_is_host(value) ? (co_dtype)variable->dtype : CO_DTYPE_NONE);
-    char who[COI_VARIABLE_TEXT], mine[COI_SHAPE_TEXT], its[COI_SHAPE_TEXT];
-    bool same;
+    char who[COI_VARIABLE_TEXT];
 
     if (tensor == NULL) {
         if (ctx->error.code == CO_INVALID_ARGUMENT) { /* a number that does not fit the variable */
@@ -200,17 +219,8 @@ coi_assignable(co_context *ctx, const coi_variable *variable, co_value *value)
         }
         return NULL;
     }
-    same = tensor->ndim == variable->shape.ndim;
-    for (int i = 0; same && i < tensor->ndim; ++i)
-        same = tensor->u.tensor.dims[i] == variable->shape.dims[i];
-    if (same && tensor->dtype == variable->dtype)
+    if (check_fits(ctx, variable, tensor))
         return tensor;
-    coi_fail(ctx, CO_VALUE_ERROR,
-             "variable %s is %s %s and cannot be assigned %s %s; use co_cast or co_reshape",
-             coi_variable_text(ctx, variable, who), co_dtype_name((co_dtype)variable->dtype),
-             coi_shape_text(variable->shape.dims, variable->shape.ndim, mine),
-             co_dtype_name((co_dtype)tensor->dtype),
-             coi_shape_text(tensor->u.tensor.dims, tensor->ndim, its));
     coi_unref(&ctx->heap, tensor);
     return NULL;
 }
@@ -497,15 +507,50 @@ const coi_op coi_op_assign = {
     .attrs_rule.size = COI_ATTRS_SIZE(assign_attrs),
 };
 
+/* What is known to be wrong is so while capturing, before anything that follows. */
+static bool
+may_fit(co_context *ctx, co_value *variable, co_value *value)
+{
+    if (coi_is_variable(value))
+        value = coi_fresh_type(ctx, value);
+    return value != NULL && ((value->kind != CO_KIND_TENSOR && !coi_is_type(value)) ||
+                             check_fits(ctx, variable->u.variable, value));
+}
+
 static co_value *
 capture_assign(co_context *ctx, co_value *variable, co_value *value, int verb)
 {
     const coi_variable_ops *ops = variable->u.variable->ops;
     co_value               *type = ops->assigned != NULL ? ops->assigned(ctx, variable, verb)
                                                          : coi_fresh_type(ctx, variable);
+    co_value               *seen;
 
-    return coi_record_call(ctx, &coi_op_assign, &(assign_attrs){ verb },
+    if (verb < COI_SCATTER_UPDATE && !may_fit(ctx, variable, value))
+        return NULL;
+    seen = coi_record_call(ctx, &coi_op_assign, &(assign_attrs){ verb },
                            (co_value *[]){ variable, value }, 2, type);
+    if (seen != NULL && ctx->recording && coi_is_type(seen))
+        coi_tape_mark(ctx->tapes, seen, coi_tape_variable(ctx, variable));
+    return seen;
+}
+
+/* What an assignment gives is a read of the variable: gradients lead to it, and not to what was
+ * assigned, `value`, which may be watched later. Takes over the reference, and gives one. */
+static co_value *
+as_read(co_context *ctx, co_value *variable, const co_value *value, co_value *seen)
+{
+    co_value *view;
+
+    if (seen == NULL || seen->kind != CO_KIND_TENSOR || (!ctx->recording && seen != value))
+        return seen;
+    view = coi_tensor_view(&ctx->heap, seen, seen->u.tensor.dims, seen->ndim,
+                           seen->u.tensor.num_elements, 0, coi_err(ctx));
+    if (view == NULL)
+        coi_failed(ctx);
+    else if (ctx->recording)
+        coi_tape_mark(ctx->tapes, view, coi_tape_variable(ctx, variable));
+    coi_unref(&ctx->heap, seen);
+    return view;
 }
 
 static co_value *
@@ -516,6 +561,7 @@ assign_or_record(co_context *ctx, co_value *variable, co_value *value, int verb)
     if (coi_is_capturing(ctx))
         return capture_assign(ctx, variable, value, verb);
     seen = variable->u.variable->ops->assign(ctx, variable, verb, value);
+    seen = as_read(ctx, variable, value, seen);
     return seen != NULL ? coi_own(ctx, seen) : NULL;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One case: what is expected of it, running it in a fresh context, and the verdict. */
+#include "captured.h"
 #include "types.h"
 
 #include <stdarg.h>
@@ -254,47 +255,92 @@ settings_for_devices(char *out, size_t capacity)
     return out;
 }
 
-void
-golden_case_run(const char *family, const char *folder, json_t *json, const golden_options *options,
-                golden_verdict *out)
+/* Whether a case can be run at all: false with a reason. */
+static bool
+check_case(golden_case *c, const golden_family *how, const char *family)
+{
+    if (c->seen == NULL || c->ctx == NULL)
+        golden_fail(c, "out of memory before the case began");
+    else if (!co_ok(c->ctx))
+        golden_fail(c, "cannot open a context: %.400s", co_error(c->ctx)->message);
+    else if (c->id == NULL)
+        golden_fail(c, "the case has no id");
+    else if (how == NULL)
+        golden_fail(c, "family '%s' is not known to the runner", family);
+    else if (c->types != NULL && strcmp(family, "ops") != 0)
+        golden_fail(c, "--types is about the family ops");
+    return !c->is_failed;
+}
+
+/* One run of a case in a context of its own. False: failed, with c->reason. */
+static bool
+run_once(golden_case *c, const char *family)
 {
     const golden_family *how = golden_family_find(family);
-    golden_case          c = { .family = family,
-                               .folder = folder,
-                               .json = json,
-                               .fault = options->fault,
-                               .types = options->is_types ? &out->types : NULL };
     json_t              *empty = json_object();
     co_options           opening = CO_OPTIONS_INIT;
     char                 settings[64];
 
     opening.settings = settings_for_devices(settings, sizeof(settings));
     opening.log = discard_log;
-    c.id = json_string_value(json_object_get(json, "id"));
-    c.seen = json_object();
-    c.ctx = co_open_with(&opening);
-    if (empty == NULL || c.seen == NULL || c.ctx == NULL)
-        golden_fail(&c, "out of memory before the case began");
-    else if (!co_ok(c.ctx))
-        golden_fail(&c, "cannot open a context: %.400s", co_error(c.ctx)->message);
-    else if (c.id == NULL)
-        golden_fail(&c, "the case has no id");
-    else if (how == NULL)
-        golden_fail(&c, "family '%s' is not known to the runner", family);
-    else if (c.types != NULL && strcmp(family, "ops") != 0)
-        golden_fail(&c, "--types is about the family ops");
-    else if (read_expectations(&c, empty) && c.types != NULL)
-        golden_run_types(&c);
-    else if (!c.is_failed) {
+    c->id = json_string_value(json_object_get(c->json, "id"));
+    c->seen = json_object();
+    c->ctx = co_open_with(&opening);
+    if (check_case(c, how, family) && read_expectations(c, empty) && c->types != NULL)
+        golden_run_types(c);
+    else if (!c->is_failed) {
         if (strcmp(device_type, "CPU") != 0)
-            co_device_begin(c.ctx, golden_device(current_index));
-        how->run(&c);
-        golden_take_error(&c, c.ctx);
-        judge(&c);
+            co_device_begin(c->ctx, golden_device(current_index));
+        how->run(c);
+        golden_take_error(c, c->ctx);
+        judge(c);
     }
-    co_close(c.ctx);
-    json_decref(c.seen);
+    golden_end_run(c->ctx);
+    co_close(c->ctx);
+    json_decref(c->seen);
     json_decref(empty);
+    return !c->is_failed;
+}
+
+/* --function: without capturing and captured, and the bits of both. */
+static void
+run_twice(golden_case *c, const char *family, golden_verdict *out)
+{
+    golden_case       eager = *c;
+    golden_run_record first, second;
+
+    golden_begin_run(false, false);
+    if (!run_once(&eager, family)) {
+        golden_fail(c, "without capturing: %.500s", eager.reason);
+        return;
+    }
+    first = golden_run_so_far();
+    golden_begin_run(true, c->fault != 0);
+    run_once(c, family);
+    second = golden_run_so_far();
+    if (second.calls == 0)
+        snprintf(out->apart, sizeof(out->apart), "nothing is computed");
+    else if (second.no_meaning[0] != '\0')
+        snprintf(out->apart, sizeof(out->apart), "%s", second.no_meaning);
+    if (out->apart[0] == '\0' && (first.calls != second.calls || first.bits != second.bits))
+        golden_fail(c, "captured, the results of %ld calls have other bits than without capturing",
+                    second.calls);
+}
+
+void
+golden_case_run(const char *family, const char *folder, json_t *json, const golden_options *options,
+                golden_verdict *out)
+{
+    golden_case c = { .family = family,
+                      .folder = folder,
+                      .json = json,
+                      .fault = options->fault,
+                      .types = options->is_types ? &out->types : NULL };
+
+    if (options->is_function)
+        run_twice(&c, family, out);
+    else
+        run_once(&c, family);
     out->is_passed = !c.is_failed;
     snprintf(out->reason, sizeof(out->reason), "%s", c.is_failed ? c.reason : "");
 }

@@ -71,12 +71,19 @@ functions/tracing_tensor/15: results[2] is {"dtype":"float32"
 functions: 6 passed, 10 failed
 LINES
 
-# Captured functions do not exist: everything fails, and says why.
+# In captured functions the same cases are wrong, and other bits than without capturing are found.
 code=0
 "$golden" --function "$data" ops >"$out" 2>&1 || code=$?
-if [ "$code" -ne 1 ] || [ "$(grep -c 'captured functions' "$out")" -ne 15 ] ||
-    [ "$(tail -n 1 "$out")" != 'total: 0 passed, 15 failed' ]; then
+if [ "$code" -ne 1 ] || [ "$(grep -c 'without capturing: ' "$out")" -ne 12 ] ||
+    [ "$(tail -n 1 "$out")" != 'total: 3 passed, 12 failed' ]; then
     echo "FAILED: --function"
+    status=1
+fi
+code=0
+"$golden" --function --fault lies "$data" ops >"$out" 2>&1 || code=$?
+if [ "$code" -ne 1 ] || [ "$(grep -c 'have other bits' "$out")" -ne 3 ] ||
+    [ "$(tail -n 1 "$out")" != 'total: 0 passed, 15 failed' ]; then
+    echo "FAILED: --function --fault lies"
     status=1
 fi
 

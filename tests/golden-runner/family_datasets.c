@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* datasets: pipelines, their elements, cardinality and specs, and what an iterator does past the
  * end. */
+#include "captured.h"
 #include "families.h"
 
 #include <string.h>
@@ -28,10 +29,10 @@ run_elements(golden_case *c)
     golden_put(c, "cardinality", json_integer(co_cardinality(ctx, dataset)));
     golden_put_value(c, "element_spec", co_element_spec(ctx, dataset));
     it = co_iterate(ctx, dataset);
-    while ((int64_t)json_array_size(list) < limit && (element = co_next(ctx, it)) != NULL)
+    while ((int64_t)json_array_size(list) < limit && (element = golden_next(ctx, it)) != NULL)
         json_array_append_new(list, golden_write_value(ctx, element));
     if ((int64_t)json_array_size(list) == limit && co_ok(ctx))
-        element = co_next(ctx, it);
+        element = golden_next(ctx, it);
     golden_put(c, "ended", json_boolean(element == NULL && co_ok(ctx)));
 }
 
@@ -61,8 +62,8 @@ run_iterator(golden_case *c)
     plain = co_iterate(ctx, dataset);
     wrapped = co_iterate(ctx, dataset);
     for (int64_t i = 0; i < calls && co_ok(ctx); ++i) {
-        co_value *element = co_next(ctx, plain);
-        co_value *optional = co_get_next_as_optional(ctx, wrapped);
+        co_value *element = golden_next(ctx, plain);
+        co_value *optional = golden_next_as_optional(ctx, wrapped);
         bool      has_value = co_optional_has_value(ctx, optional);
         json_t   *value = has_value ? golden_write_value(ctx, co_optional_get_value(ctx, optional))
                                     : json_null();
@@ -96,6 +97,27 @@ fold_twice(co_context *ctx, co_value *args, void *user)
     return co_add(ctx, co_mul(ctx, co_at(ctx, args, 0), co_int(ctx, 2)), co_at(ctx, args, 1));
 }
 
+typedef struct folding {
+    co_dataset *dataset;
+    co_fold_fn  fn;
+} folding;
+
+static co_value *
+fold_dataset(co_context *ctx, co_value *args, void *user)
+{
+    const folding *f = user;
+
+    return co_dataset_reduce(ctx, f->dataset, co_at(ctx, args, 0), f->fn, NULL);
+}
+
+static co_value *
+fold(co_context *ctx, co_dataset *dataset, co_value *initial, co_fold_fn fn)
+{
+    folding f = { dataset, fn };
+
+    return golden_in_function(ctx, fold_dataset, co_args(ctx, initial), &f);
+}
+
 static void
 run_reduce(golden_case *c)
 {
@@ -115,8 +137,7 @@ run_reduce(golden_case *c)
         if (strcmp(known[i].text, text) != 0)
             continue;
         if (dataset != NULL)
-            golden_put_value(c, "result",
-                             co_dataset_reduce(c->ctx, dataset, initial, known[i].fn, NULL));
+            golden_put_value(c, "result", fold(c->ctx, dataset, initial, known[i].fn));
         return;
     }
     golden_fail(c, "fn '%s' is not known to the runner", text);
@@ -126,13 +147,14 @@ run_reduce(golden_case *c)
 static int64_t
 one_pass(co_context *ctx, co_dataset *dataset, int64_t n, int64_t *order)
 {
-    int64_t count = 0;
+    int64_t      count = 0;
+    co_iterator *it = co_iterate(ctx, dataset);
+    co_value    *x;
 
-    CO_EACH(ctx, x, co_iterate(ctx, dataset)) {
+    for (; (x = golden_next(ctx, it)) != NULL; ++count)
         if (count < n)
             order[count] = co_item_int(ctx, x);
-        ++count;
-    }
+
     return co_ok(ctx) && count <= n ? count : -1;
 }
 

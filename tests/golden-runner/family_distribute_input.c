@@ -4,6 +4,7 @@
  * several workers. The end of co_next is NULL without an error: that is what the recording calls
  * StopIteration.
  */
+#include "captured.h"
 #include "families.h"
 
 #include <stdio.h>
@@ -36,7 +37,7 @@ take_end(co_context *ctx)
 static json_t *
 end_of_next(co_context *ctx, co_iterator *it)
 {
-    bool is_end = co_next(ctx, it) == NULL && co_ok(ctx);
+    bool is_end = golden_next(ctx, it) == NULL && co_ok(ctx);
 
     return is_end ? json_string("StopIteration") : take_end(ctx);
 }
@@ -44,7 +45,7 @@ end_of_next(co_context *ctx, co_iterator *it)
 static json_t *
 end_of_get_next(co_context *ctx, co_iterator *it)
 {
-    co_get_next(ctx, it);
+    golden_get_next(ctx, it);
     return take_end(ctx);
 }
 
@@ -59,7 +60,7 @@ describe_optionals(const walk *w, size_t num_steps, json_t *json)
     co_value    *optional = NULL;
 
     for (size_t i = 0; i < num_steps + STEPS_PAST_END && co_ok(ctx); ++i) {
-        optional = co_get_next_as_optional(ctx, it);
+        optional = golden_next_as_optional(ctx, it);
         json_array_append_new(list, json_boolean(co_optional_has_value(ctx, optional)));
     }
     json_object_set_new(json, "optional_has_value", list);
@@ -110,7 +111,8 @@ walk_dataset(const walk *w)
 
     golden_put(c, "steps", list);
     put_spec(w, it);
-    while ((int64_t)json_array_size(list) < w->max_steps && (element = co_next(ctx, it)) != NULL)
+    while ((int64_t)json_array_size(list) < w->max_steps &&
+           (element = golden_next(ctx, it)) != NULL)
         json_array_append_new(list, golden_write_local(ctx, w->strategy, element));
     if (!co_ok(ctx))
         return;
@@ -205,12 +207,27 @@ value_fn(co_context *ctx, const co_value_context *replica, void *user)
     return co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2), pair);
 }
 
+typedef struct making {
+    co_strategy *strategy;
+    json_t      *contexts;
+} making;
+
+static co_value *
+make_values(co_context *ctx, co_value *args, void *user)
+{
+    const making *m = user;
+
+    (void)args;
+    return co_distribute_values_from_function(ctx, m->strategy, value_fn, m->contexts);
+}
+
 static void
 run_values_from_function(golden_case *c)
 {
     const char  *text = golden_string(c, c->attrs, "value_fn");
     co_strategy *strategy = golden_strategy(c);
     json_t      *contexts = json_array();
+    making       values;
     co_value    *value;
 
     golden_put(c, "value_contexts", contexts);
@@ -218,7 +235,8 @@ run_values_from_function(golden_case *c)
         golden_fail(c, "value_fn '%s' is not known to the runner", text);
     if (strategy == NULL || c->is_failed)
         return;
-    value = co_distribute_values_from_function(c->ctx, strategy, value_fn, contexts);
+    values = (making){ strategy, contexts };
+    value = golden_in_function(c->ctx, make_values, co_no_args(c->ctx), &values);
     if (!co_ok(c->ctx))
         return;
     golden_put(c, "class", json_string(golden_class(c->ctx, value)));

@@ -24,11 +24,28 @@ write_traces(golden_world *w)
     return traces;
 }
 
+static bool
+is_action(json_t *step, const char *action)
+{
+    const char *name = json_string_value(json_object_get(step, "do"));
+
+    return name != NULL && strcmp(name, action) == 0;
+}
+
+static json_t *
+write_structured(co_context *ctx, co_value *pair)
+{
+    return json_pack("{s:o, s:{s:{}}, s:o}", "args", golden_write_spec_of(ctx, co_at(ctx, pair, 0)),
+                     "kwargs", "dict", "outputs", golden_write_spec_of(ctx, co_at(ctx, pair, 1)));
+}
+
 static json_t *
 write_result(golden_frame *f, json_t *step, golden_thing thing)
 {
     const char *record = json_string_value(json_object_get(step, "record"));
 
+    if (thing.kind == GOLDEN_VALUE && is_action(step, "structured"))
+        return write_structured(f->ctx, thing.u.value);
     if (thing.kind != GOLDEN_VALUE || (record != NULL && strcmp(record, "none") == 0))
         return json_null();
     if (record != NULL && strcmp(record, "spec") == 0)
@@ -39,10 +56,7 @@ write_result(golden_frame *f, json_t *step, golden_thing thing)
 static bool
 is_reported_scope(json_t *step)
 {
-    const char *name = json_string_value(json_object_get(step, "do"));
-
-    return name != NULL && strcmp(name, "scope") == 0 &&
-           !json_is_false(json_object_get(step, "report"));
+    return is_action(step, "scope") && !json_is_false(json_object_get(step, "report"));
 }
 
 static json_t *
@@ -146,6 +160,9 @@ golden_run_functions(golden_case *c)
         json_decref(seen);
         golden_put(c, "results", json_incref(expected)); /* judged above, with its alternatives */
     }
+    for (golden_closure *closure = w.closures; closure != NULL; closure = closure->next)
+        if (closure->handle != NULL)
+            co_release(c->ctx, closure->handle);
     /* Handles first: they point to functions of the case. */
     co_block_end(c->ctx);
     golden_free_rooms(&w);

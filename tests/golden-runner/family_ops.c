@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "captured.h"
 #include "ops.h"
 
 bool
@@ -203,41 +204,49 @@ select_values(const golden_operands *from, json_t *wanted, co_value **values, co
     return n;
 }
 
-static void
-check_gradients(golden_case *c, const golden_operands *in, const golden_operands *out)
+/* The gradients of the inputs that have some in the case: a tuple of ctx's block, or NULL with an
+ * error or a reason. */
+static co_value *
+compute_gradients(golden_case *c, const golden_operands *in, const golden_operands *out)
 {
-    const golden_compare how = { c, false, false }; /* the sign of a zero gradient is no promise */
-    json_t              *upstream = json_object_get(c->json, "upstream");
-    json_t              *grads = json_object_get(c->json, "grads");
-    co_value            *targets[GOLDEN_MAX_OPERANDS], *flow[GOLDEN_MAX_OPERANDS];
-    co_value            *sources[GOLDEN_MAX_OPERANDS], *result;
-    const char          *names[GOLDEN_MAX_OPERANDS];
-    co_gradient_options  options = CO_GRADIENT_OPTIONS_INIT;
-    size_t               num_targets = select_values(out, upstream, targets, names), num_sources;
+    json_t             *upstream = json_object_get(c->json, "upstream");
+    co_value           *targets[GOLDEN_MAX_OPERANDS], *flow[GOLDEN_MAX_OPERANDS];
+    co_value           *sources[GOLDEN_MAX_OPERANDS];
+    const char         *names[GOLDEN_MAX_OPERANDS];
+    co_gradient_options options = CO_GRADIENT_OPTIONS_INIT;
+    size_t              num_targets = select_values(out, upstream, targets, names), num_sources;
 
     if (num_targets != json_object_size(upstream)) {
         golden_fail(c, "an output that gradients flow into was not produced");
-        return;
+        return NULL;
     }
     for (size_t i = 0; i < num_targets; ++i)
         if ((flow[i] = golden_read_value(c, c->ctx, json_object_get(upstream, names[i]))) == NULL)
-            return;
-    num_sources = select_values(in, grads, sources, names);
+            return NULL;
+    num_sources = select_values(in, json_object_get(c->json, "grads"), sources, names);
     options.output_gradients = co_tuple(c->ctx, flow, num_targets);
-    result = co_gradient_with(c->ctx, co_tuple(c->ctx, targets, num_targets),
-                              co_tuple(c->ctx, sources, num_sources), &options);
-    for (size_t i = 0; i < num_sources && co_ok(c->ctx); ++i) {
+    return co_gradient_with(c->ctx, co_tuple(c->ctx, targets, num_targets),
+                            co_tuple(c->ctx, sources, num_sources), &options);
+}
+
+static void
+check_gradients(golden_case *c, const golden_operands *in, co_value *gradients)
+{
+    const golden_compare how = { c, false, false }; /* the sign of a zero gradient is no promise */
+    json_t              *grads = json_object_get(c->json, "grads");
+    co_value            *sources[GOLDEN_MAX_OPERANDS];
+    const char          *names[GOLDEN_MAX_OPERANDS];
+    size_t               n = select_values(in, grads, sources, names);
+
+    for (size_t i = 0; i < n && co_ok(c->ctx); ++i) {
         char    path[64];
-        json_t *seen = write_gradient(c, co_at(c->ctx, result, i));
+        json_t *seen = write_gradient(c, co_at(c->ctx, gradients, i));
 
         snprintf(path, sizeof(path), "grads.%s", names[i]);
         if (co_ok(c->ctx))
             golden_same(&how, path, seen, json_object_get(grads, names[i]));
         json_decref(seen);
     }
-    if (!co_ok(c->ctx))
-        golden_fail(c, "the gradient failed with %s (%.400s)", co_code_name(co_error(c->ctx)->code),
-                    co_error(c->ctx)->message);
 }
 
 void
@@ -247,25 +256,62 @@ golden_put_outputs(golden_case *c, const golden_operands *out)
         golden_put_value(c, out->names[i], out->values[i]);
 }
 
+/* What is computed of a case. */
+typedef struct computing {
+    golden_case           *c;
+    const golden_operands *in;
+    golden_operator_fn     call;
+    void                  *user;
+    bool                   is_called; /* the operator gave a result: an error is the gradient's */
+} computing;
+
+/* The result of the operator, and a tuple of gradients, which is empty where the case wants none.
+ */
+static co_value *
+compute(co_context *ctx, co_value *args, void *user)
+{
+    computing      *w = user;
+    golden_operands in = *w->in, out = { .n = 0 };
+    co_value       *pair[2] = { NULL, co_no_args(ctx) };
+
+    for (size_t i = 0; i < in.n; ++i)
+        in.values[i] = co_at(ctx, args, i);
+    if (is_gradient_wanted(w->c))
+        watch_inputs(w->c, &in);
+    pair[0] = w->call(w->c, &in, w->user);
+    if (pair[0] == NULL && co_ok(ctx))
+        golden_fail(w->c, "the operator gave no result and no error");
+    if (pair[0] == NULL)
+        return NULL;
+    w->is_called = true;
+    if (is_gradient_wanted(w->c)) {
+        golden_name_outputs(w->c, pair[0], &out);
+        if ((pair[1] = compute_gradients(w->c, &in, &out)) == NULL)
+            return NULL;
+    }
+    return co_tuple(ctx, pair, 2);
+}
+
 /* Inputs, call, outputs, gradients: the frame that operators and programs share. */
 void
 golden_run_differentiated(golden_case *c, const golden_operands *in, golden_operator_fn call,
                           void *user)
 {
+    computing       w = { c, in, call, user, false };
     golden_operands out = { .n = 0 };
-    co_value       *result;
+    co_value       *args = co_tuple(c->ctx, in->values, in->n);
+    co_value       *pair = golden_in_function(c->ctx, compute, args, &w), *result;
 
-    if (is_gradient_wanted(c))
-        watch_inputs(c, in);
-    result = call(c, in, user);
-    if (result == NULL && co_ok(c->ctx))
-        golden_fail(c, "the operator gave no result and no error");
-    if (result == NULL)
+    if (!co_ok(c->ctx) && w.is_called && is_gradient_wanted(c))
+        golden_fail(c, "the gradient failed with %s (%.400s)", co_code_name(co_error(c->ctx)->code),
+                    co_error(c->ctx)->message);
+    if (pair == NULL || c->is_failed)
         return;
+    result = co_at(c->ctx, pair, 0);
     golden_name_outputs(c, result, &out);
     golden_put_outputs(c, &out);
     if (is_gradient_wanted(c) && co_ok(c->ctx))
-        check_gradients(c, in, &out);
+        check_gradients(c, in, co_at(c->ctx, pair, 1));
 }
 
 typedef struct call_by_name {

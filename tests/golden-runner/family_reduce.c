@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reduce: combining the values of replicas, from outside (reduce, gather) and from inside
  * (all_reduce, all_gather). */
+#include "captured.h"
 #include "families.h"
 
 #include <stdio.h>
@@ -119,16 +120,30 @@ read_subject(golden_case *c, co_strategy *strategy)
     return named_replicas(c, strategy, "per_replica");
 }
 
+/* What is combined from outside. */
+typedef struct combining {
+    co_strategy *strategy;
+    co_reduce_op op;
+    axes         along;
+} combining;
+
+static co_value *
+do_reduce(co_context *ctx, co_value *args, void *user)
+{
+    const combining *r = user;
+
+    return co_reduce(ctx, r->strategy, r->op, co_at(ctx, args, 0), r->along.list, r->along.n);
+}
+
 static void
 reduce_and_put(golden_case *c, co_strategy *strategy, co_value *subject)
 {
-    co_reduce_op op;
-    axes         along;
-    co_value    *result;
+    combining r = { .strategy = strategy };
+    co_value *result;
 
-    if (c->is_failed || !co_ok(c->ctx) || !read_op(c, &op) || !read_axes(c, &along))
+    if (c->is_failed || !co_ok(c->ctx) || !read_op(c, &r.op) || !read_axes(c, &r.along))
         return;
-    result = co_reduce(c->ctx, strategy, op, subject, along.list, along.n);
+    result = golden_in_function(c->ctx, do_reduce, co_args(c->ctx, subject), &r);
     if (co_ok(c->ctx))
         golden_put_value(c, "result", result);
 }
@@ -207,7 +222,7 @@ run_reduce_of_run(golden_case *c)
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i) {
         if (strcmp(known[i].text, text) != 0)
             continue;
-        result = co_run(c->ctx, strategy, known[i].fn, args, co_float(c->ctx, 3.0));
+        result = golden_run_in_function(c->ctx, strategy, known[i].fn, args, co_float(c->ctx, 3.0));
         reduce_and_put(c, strategy, result != NULL ? result : co_none(c->ctx));
         return;
     }
@@ -231,7 +246,7 @@ run_inside(golden_case *c, inside *in, co_fn fn, co_value *args, const char *out
 
     if (c->is_failed || !co_ok(c->ctx))
         return;
-    result = co_run(c->ctx, in->strategy, fn, args, in);
+    result = golden_run_in_function(c->ctx, in->strategy, fn, args, in);
     if (co_ok(c->ctx))
         golden_put(c, output, golden_write_replicas(c->ctx, in->strategy, result));
 }
@@ -346,17 +361,24 @@ run_all_gather(golden_case *c)
         run_inside(c, &in, fn_all_gather, co_args(c->ctx, read_subject(c, in.strategy)), "result");
 }
 
+static co_value *
+do_gather(co_context *ctx, co_value *args, void *user)
+{
+    const inside *in = user;
+
+    return co_gather_replicas(ctx, in->strategy, co_at(ctx, args, 0), in->axis);
+}
+
 static void
 run_gather(golden_case *c)
 {
-    co_strategy *strategy = golden_strategy(c);
-    int          axis = (int)golden_int(c, c->attrs, "axis", 0);
-    co_value    *subject = strategy != NULL ? read_subject(c, strategy) : NULL;
-    co_value    *result;
+    inside in = { .strategy = golden_strategy(c), .axis = (int)golden_int(c, c->attrs, "axis", 0) };
+    co_value *subject = in.strategy != NULL ? read_subject(c, in.strategy) : NULL;
+    co_value *result;
 
     if (subject == NULL)
         return;
-    result = co_gather_replicas(c->ctx, strategy, subject, axis);
+    result = golden_in_function(c->ctx, do_gather, co_args(c->ctx, subject), &in);
     if (co_ok(c->ctx))
         golden_put_value(c, "result", result);
 }
@@ -476,20 +498,36 @@ write_parts(golden_case *c, co_value *value)
     return list;
 }
 
+static co_value *
+do_reduce_to(co_context *ctx, co_value *args, void *user)
+{
+    const combining *r = user;
+
+    return co_reduce_to(ctx, r->strategy, r->op, co_at(ctx, args, 0), co_at(ctx, args, 1));
+}
+
+static co_value *
+do_batch_reduce_to(co_context *ctx, co_value *args, void *user)
+{
+    const combining *r = user;
+
+    return co_batch_reduce_to(ctx, r->strategy, r->op, co_at(ctx, args, 0));
+}
+
 static void
 run_reduce_to(golden_case *c)
 {
     co_strategy *strategy = golden_strategy(c);
-    co_reduce_op op;
+    combining    r = { .strategy = strategy };
     co_value    *subject, *where, *result;
 
-    if (strategy == NULL || !read_op(c, &op))
+    if (strategy == NULL || !read_op(c, &r.op))
         return;
     subject = read_reduced(c, strategy);
     where = read_destination(c, strategy, golden_string(c, c->attrs, "destinations"));
     if (c->is_failed)
         return;
-    result = co_reduce_to(c->ctx, strategy, op, subject, where);
+    result = golden_in_function(c->ctx, do_reduce_to, co_args(c->ctx, subject, where), &r);
     if (!co_ok(c->ctx))
         return;
     golden_put(c, "class", json_string(golden_class(c->ctx, result)));
@@ -502,13 +540,13 @@ run_batch_reduce_to(golden_case *c)
 {
     static const char *const names[] = { "A", "B", "C" };
     co_strategy             *strategy = golden_strategy(c);
-    json_t      *places = json_object_get(c->attrs, "destinations"), *results = json_array();
-    co_value    *pairs[3], *list;
-    co_reduce_op op;
-    size_t       n = json_array_size(places);
+    json_t   *places = json_object_get(c->attrs, "destinations"), *results = json_array();
+    co_value *pairs[3], *list;
+    combining r = { .strategy = strategy };
+    size_t    n = json_array_size(places);
 
     golden_put(c, "results", results);
-    if (strategy == NULL || !read_op(c, &op) || n > 3)
+    if (strategy == NULL || !read_op(c, &r.op) || n > 3)
         return;
     for (size_t i = 0; i < n; ++i) {
         const char *text = json_string_value(json_array_get(places, i));
@@ -516,7 +554,8 @@ run_batch_reduce_to(golden_case *c)
         pairs[i] = co_args(c->ctx, named_replicas(c, strategy, names[i]),
                            read_destination(c, strategy, text != NULL ? text : ""));
     }
-    list = co_batch_reduce_to(c->ctx, strategy, op, co_list(c->ctx, pairs, n));
+    list = golden_in_function(c->ctx, do_batch_reduce_to,
+                              co_args(c->ctx, co_list(c->ctx, pairs, n)), &r);
     for (size_t i = 0; co_ok(c->ctx) && i < n; ++i)
         json_array_append_new(results, write_parts(c, co_at(c->ctx, list, i)));
 }

@@ -481,6 +481,76 @@ block_records_v1(block *b)
     records(b, co_v1_mirrored_strategy(b->ctx, devices, (size_t)b->replicas, NULL));
 }
 
+/* A step with the element_spec of an iterator as its signature: range(7) in batches of 4 over all
+ * replicas; the third step finds the end. */
+static co_dataset *
+fn_range(co_context *ctx, const co_input_context *input, void *user)
+{
+    (void)user;
+    return co_dataset_batch(ctx, co_dataset_range(ctx, 0, 7, 1),
+                            co_per_replica_batch_size(ctx, input, 4), false);
+}
+
+static void
+block_iterator_signature(block *b)
+{
+    co_context         *ctx = b->ctx;
+    co_strategy        *strategy = mirrored(b);
+    json_t             *results = json_array();
+    co_function_options options = CO_FUNCTION_OPTIONS_INIT;
+    co_function_stats   stats = CO_FUNCTION_STATS_INIT;
+    co_function        *step;
+    co_iterator *it = co_iterate(ctx, co_distribute_datasets_from_function(ctx, strategy, fn_range,
+                                                                           NULL, NULL));
+
+    options.signature = co_args(ctx, co_iterator_element_spec(ctx, it));
+    step = co_function_of(ctx, fn_sum, NULL, &options);
+    for (int i = 0; i < 3; ++i) {
+        co_value *x = co_next(ctx, it);
+
+        if (x != NULL) {
+            x = co_run(ctx, strategy, co_captured, co_args(ctx, x), step);
+            json_array_append_new(results, golden_write_value(ctx, x));
+        } else {
+            co_fail(ctx, CO_STOP_ITERATION, "the end of the input");
+            json_array_append_new(results, json_pack("{s:o}", "error", golden_write_error(ctx)));
+        }
+    }
+    co_function_get_stats(ctx, step, &stats);
+    put(b, "dataset", json_string("range(7).batch(per replica size of 4)"));
+    put(b, "steps", json_integer(3));
+    put(b, "element_spec", golden_write_value(ctx, co_iterator_element_spec(ctx, it)));
+    put(b, "results", results);
+    put(b, "traces", json_integer(stats.captures));
+}
+
+/* A captured function that makes distributed values and runs a step on them. */
+static co_value *
+fn_twice_number(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    return co_int(ctx, 2 * co_item_int(ctx, co_at(ctx, args, 0)));
+}
+
+static co_value *
+fn_run_values(co_context *ctx, co_value *args, void *user)
+{
+    co_value *values = co_distribute_values_from_function(ctx, user, value_replicas, NULL);
+
+    (void)args;
+    return co_to_tensor(ctx, co_run(ctx, user, fn_twice_number, co_args(ctx, values), NULL),
+                        CO_INT32);
+}
+
+static void
+block_run_in_function(block *b)
+{
+    co_context  *ctx = b->ctx;
+    co_function *f = co_function_of(ctx, fn_run_values, mirrored(b), NULL);
+
+    put(b, "result", golden_write_value(ctx, co_call(ctx, f, co_no_args(ctx))));
+}
+
 typedef struct known_block {
     const char *id;
     void (*run)(block *b);
@@ -519,13 +589,13 @@ static const known_block blocks[] = {
     { "seed002/12", NULL, signature },
     { "seed003/1", block_one_device, NULL },
     { "seed003/2", block_records_v1, NULL },
-    { "seed003/3", NULL, "captured functions" },
+    { "seed003/3", NULL, "lengths of strings as an operator, for a captured step" },
     { "seed003/4", block_from_function_either, NULL },
-    { "seed003/5", NULL, "captured functions" },
+    { "seed003/5", block_iterator_signature, NULL },
     { "seed003/6", block_numpy_either, NULL },
     { "seed003/7", block_input_fn, NULL },
     { "seed003/8", block_run_constant, NULL },
-    { "seed003/9", NULL, "captured functions" },
+    { "seed003/9", block_run_in_function, NULL },
 };
 
 static void

@@ -78,6 +78,7 @@ struct golden_closure {
     golden_names   *names;     /* where it was defined */
     const char     *top;       /* its name, if it is a captured one of the top level, else NULL */
     co_function    *function;  /* NULL: it is not captured */
+    co_function    *handle;    /* what stands for it as an argument; NULL: it was none yet */
     int             num_fixed; /* parameters beyond the signature, which keep their defaults */
     int             traces;
 };
@@ -109,6 +110,10 @@ bool golden_is_local(golden_world *w, golden_names *names, const char *name);
 void golden_keep_locals(golden_frame *f);
 
 golden_thing golden_value(co_value *value);
+/* What an argument of a function is: datasets, iterators and functions come as values. */
+golden_thing golden_thing_of(golden_world *w, co_context *ctx, co_value *value);
+/* A value for what has one: NULL for tapes. */
+co_value    *golden_value_of(co_context *ctx, golden_thing thing);
 golden_thing golden_nothing(void);
 /* An operand; NOTHING with an error in the frame's context. */
 golden_thing golden_operand(golden_frame *f, json_t *json);
@@ -146,6 +151,8 @@ co_value    *golden_call_values(co_context *ctx, golden_closure *closure, co_val
 golden_thing golden_interpret(co_context *ctx, golden_closure *closure, const golden_thing *args,
                               int n);
 golden_thing golden_act_call(golden_frame *f, json_t *step);
+golden_thing golden_act_concrete(golden_frame *f, json_t *step);
+golden_thing golden_act_structured(golden_frame *f, json_t *step);
 golden_thing golden_act_run(golden_frame *f, json_t *step);
 golden_thing golden_act_merge_call(golden_frame *f, json_t *step);
 golden_thing golden_act_update(golden_frame *f, json_t *step);

@@ -245,20 +245,27 @@ act_variable(golden_frame *f, json_t *step)
     return golden_value(co_variable(f->ctx, initial, &options));
 }
 
+/* What host code keeps under a key, and makes if it is not there. */
 static golden_thing
-act_variable_once(golden_frame *f, json_t *step)
+make_once(golden_frame *f, json_t *step, golden_thing (*make)(golden_frame *f, json_t *step))
 {
     const char  *key = golden_string(f->w->c, step, "key");
     golden_thing found;
 
     if (golden_find(f->w, f->w->once, key, &found))
         return found;
-    found = act_variable(f, step);
+    found = make(f, step);
     if (found.kind == GOLDEN_VALUE) {
         keep_beyond(f, found);
         golden_bind(f->w, f->w->once, key, found);
     }
     return found;
+}
+
+static golden_thing
+act_variable_once(golden_frame *f, json_t *step)
+{
+    return make_once(f, step, act_variable);
 }
 
 static golden_thing
@@ -503,49 +510,177 @@ act_set_seed(golden_frame *f, json_t *step)
     return golden_nothing();
 }
 
-static co_value *
-draw_stateless(golden_frame *f, json_t *step, const int64_t *dims, int ndim, bool is_normal)
+static int64_t
+integer_of(json_t *step, const char *key)
 {
-    co_value *seed = golden_field(f, step, "seed");
-    int64_t   pair[2];
+    return json_integer_value(json_object_get(step, key));
+}
 
-    if (seed == NULL)
-        return NULL;
-    if (co_value_kind(seed) == CO_KIND_SYMBOLIC) {
-        golden_refuse(f, "seeds that are tensors of a captured function");
-        return NULL;
+/* The shape of a statement; false if it has too many dimensions. */
+static bool
+read_shape(golden_frame *f, json_t *step, int64_t *dims, int *ndim)
+{
+    json_t *shape = json_object_get(step, "shape");
+
+    *ndim = (int)json_array_size(shape);
+    if (*ndim > CO_MAX_DIMS) {
+        golden_fail(f->w->c, "a shape of the case has more than %d dimensions", CO_MAX_DIMS);
+        return false;
     }
-    if (co_value_copy_data(f->ctx, seed, CO_INT64, pair, 2) != CO_OK)
+    for (int i = 0; i < *ndim; ++i)
+        dims[i] = json_integer_value(json_array_get(shape, (size_t)i));
+    return true;
+}
+
+/* By name, because the seed may be a tensor of a captured function. */
+static co_value *
+draw_stateless(golden_frame *f, json_t *step, co_value *shape, bool is_normal, co_dtype dtype)
+{
+    static const char *const normal[] = { "seed", "shape", "dtype", "mean", "stddev" };
+    static const char *const uniform[] = { "seed", "shape", "dtype", "low", "high" };
+    co_value                *items[5];
+    bool                     is_float = co_dtype_is_floating(dtype);
+
+    items[0] = golden_field(f, step, "seed");
+    items[1] = shape;
+    items[2] = co_string(f->ctx, co_dtype_name(dtype));
+    items[3] = co_float(f->ctx, is_float ? 0.0 : (double)integer_of(step, "minval"));
+    items[4] = co_float(f->ctx, is_float ? 1.0 : (double)integer_of(step, "maxval"));
+    if (!golden_goes_on(f))
         return NULL;
-    return is_normal ? co_stateless_random_normal(f->ctx, CO_FLOAT32, dims, ndim, pair, NULL)
-                     : co_stateless_random_uniform(f->ctx, CO_FLOAT32, dims, ndim, pair, NULL);
+    return co_op_call(f->ctx, is_normal ? "stateless_random_normal" : "stateless_random_uniform",
+                      co_no_args(f->ctx), co_dict(f->ctx, is_normal ? normal : uniform, items, 5));
+}
+
+/* An operator with a seed of its own. */
+static co_value *
+draw_seeded(golden_frame *f, json_t *step, co_value *shape, bool is_normal)
+{
+    static const char *const keys[] = { "op_seed", "shape" };
+    co_value                *items[2] = { co_int(f->ctx, integer_of(step, "seed")), shape };
+
+    return co_op_call(f->ctx, is_normal ? "random_normal" : "random_uniform", co_no_args(f->ctx),
+                      co_dict(f->ctx, keys, items, 2));
 }
 
 static golden_thing
 act_random(golden_frame *f, json_t *step)
 {
     const char *kind = golden_string(f->w->c, step, "kind");
-    json_t     *shape = json_object_get(step, "shape");
+    const char *name = json_string_value(json_object_get(step, "dtype"));
+    co_dtype    dtype = name != NULL ? co_dtype_from_name(name) : CO_FLOAT32;
+    co_value   *numbers[CO_MAX_DIMS];
     int64_t     dims[CO_MAX_DIMS];
-    int         ndim = (int)json_array_size(shape);
+    int         ndim;
     bool        is_normal = strstr(kind, "normal") != NULL;
+    double      low = 0.0, high = 1.0;
 
-    if (ndim > CO_MAX_DIMS) {
-        golden_fail(f->w->c, "a shape of the case has more than %d dimensions", CO_MAX_DIMS);
-        return golden_nothing();
+    if (strcmp(kind, "shuffle") == 0) {
+        co_value *x = golden_field(f, step, "x");
+
+        return golden_value(x != NULL ? co_random_shuffle(f->ctx, x) : NULL);
     }
-    if (strcmp(kind, "shuffle") == 0)
-        return golden_refuse(f, "the operator shuffle");
-    if (json_object_get(step, "dtype") != NULL)
-        return golden_refuse(f, "random integers");
+    if (!read_shape(f, step, dims, &ndim))
+        return golden_nothing();
     for (int i = 0; i < ndim; ++i)
-        dims[i] = json_integer_value(json_array_get(shape, (size_t)i));
+        numbers[i] = co_int(f->ctx, dims[i]);
     if (strncmp(kind, "stateless", 9) == 0)
-        return golden_value(draw_stateless(f, step, dims, ndim, is_normal));
+        return golden_value(
+            draw_stateless(f, step, co_list(f->ctx, numbers, (size_t)ndim), is_normal, dtype));
     if (json_object_get(step, "seed") != NULL)
-        return golden_refuse(f, "random operators with a seed of their own");
-    return golden_value(is_normal ? co_random_normal(f->ctx, CO_FLOAT32, dims, ndim, 0.0, 1.0)
-                                  : co_random_uniform(f->ctx, CO_FLOAT32, dims, ndim, 0.0, 1.0));
+        return golden_value(
+            draw_seeded(f, step, co_list(f->ctx, numbers, (size_t)ndim), is_normal));
+    if (!co_dtype_is_floating(dtype)) {
+        low = (double)integer_of(step, "minval");
+        high = (double)integer_of(step, "maxval");
+    }
+    return golden_value(is_normal ? co_random_normal(f->ctx, dtype, dims, ndim, low, high)
+                                  : co_random_uniform(f->ctx, dtype, dims, ndim, low, high));
+}
+
+static golden_thing
+act_generator(golden_frame *f, json_t *step)
+{
+    return golden_value(co_generator(f->ctx, integer_of(step, "seed")));
+}
+
+static golden_thing
+act_generator_once(golden_frame *f, json_t *step)
+{
+    return make_once(f, step, act_generator);
+}
+
+static golden_thing
+act_generator_draw(golden_frame *f, json_t *step)
+{
+    co_value *g = golden_field(f, step, "g");
+    bool      is_normal = strcmp(golden_string(f->w->c, step, "kind"), "normal") == 0;
+    int64_t   dims[CO_MAX_DIMS];
+    int       ndim;
+
+    if (g == NULL || !read_shape(f, step, dims, &ndim))
+        return golden_nothing();
+    return golden_value(is_normal ? co_generator_normal(f->ctx, g, CO_FLOAT32, dims, ndim, NULL)
+                                  : co_generator_uniform(f->ctx, g, CO_FLOAT32, dims, ndim, NULL));
+}
+
+static golden_thing
+act_generator_state(golden_frame *f, json_t *step)
+{
+    co_value *g = golden_field(f, step, "g");
+
+    return golden_value(g != NULL ? co_variable_read(f->ctx, g) : NULL);
+}
+
+static golden_thing
+act_generator_reset(golden_frame *f, json_t *step)
+{
+    co_value *g = golden_field(f, step, "g");
+
+    if (g != NULL)
+        co_generator_reset(f->ctx, g, integer_of(step, "seed"));
+    return golden_nothing();
+}
+
+/* --- outside of what is captured --- */
+
+typedef struct lifted {
+    golden_frame *f;
+    json_t       *body;
+} lifted;
+
+static co_value *
+run_lifted(co_context *ctx, co_value *args, void *user)
+{
+    lifted *l = user;
+
+    (void)ctx;
+    (void)args;
+    golden_run_body(l->f, l->body);
+    return NULL;
+}
+
+static golden_thing
+act_init_scope(golden_frame *f, json_t *step)
+{
+    lifted l = { f, json_object_get(step, "body") };
+
+    co_init_scope(f->ctx, run_lifted, NULL, &l);
+    return golden_nothing();
+}
+
+static golden_thing
+act_set_shape(golden_frame *f, json_t *step)
+{
+    co_value *x = golden_field(f, step, "x");
+    int64_t   dims[CO_MAX_DIMS];
+    int       ndim;
+
+    if (x == NULL || json_is_null(json_object_get(step, "shape"))) /* any shape */
+        return golden_value(x);
+    if (!read_shape(f, step, dims, &ndim))
+        return golden_nothing();
+    return golden_value(co_ensure_shape(f->ctx, x, dims, ndim));
 }
 
 static golden_thing
@@ -572,8 +707,8 @@ static const action actions[] = {
     { "call", golden_act_call, false },
     { "run", golden_act_run, false },
     { "call_each", golden_act_call_each, false },
-    { "concrete", NULL, true },
-    { "structured", NULL, false },
+    { "concrete", golden_act_concrete, true },
+    { "structured", golden_act_structured, false },
     { "let", act_let, false },
     { "host_set", act_host_set, true },
     { "host_append", act_host_append, true },
@@ -587,8 +722,8 @@ static const action actions[] = {
     { "fail", act_fail, true },
     { "variable", act_variable, true },
     { "variable_once", act_variable_once, true },
-    { "generator", NULL, true },
-    { "generator_once", NULL, true },
+    { "generator", act_generator, true },
+    { "generator_once", act_generator_once, true },
     { "read", act_read, false },
     { "assign", act_assign, false },
     { "assign_add", act_assign_add, false },
@@ -636,14 +771,14 @@ static const action actions[] = {
     { "assert_less", golden_act_assert_less, true },
     { "assert_greater", golden_act_assert_greater, true },
     { "check_numerics", golden_act_check_numerics, false },
-    { "set_shape", NULL, false },
+    { "set_shape", act_set_shape, false },
     { "set_seed", act_set_seed, true },
     { "random", act_random, false },
-    { "generator_draw", NULL, false },
-    { "generator_state", NULL, false },
-    { "generator_reset", NULL, true },
+    { "generator_draw", act_generator_draw, false },
+    { "generator_state", act_generator_state, false },
+    { "generator_reset", act_generator_reset, true },
     { "same", act_same, false },
-    { "init_scope", NULL, true },
+    { "init_scope", act_init_scope, true },
 };
 
 static const action *

@@ -86,7 +86,7 @@ interpret_captured(co_context *ctx, co_value *args, void *user)
     pthread_mutex_unlock(&closure->w->lock);
     memset(things, 0, sizeof(things));
     for (size_t i = 0; i < n && i < GOLDEN_MAX_ARGS; ++i)
-        things[i] = golden_value(co_at(ctx, args, i));
+        things[i] = golden_thing_of(closure->w, ctx, co_at(ctx, args, i));
     if (closure->num_fixed > 0 &&
         !bind_defaults(&f, closure, n += (size_t)closure->num_fixed, things))
         return NULL;
@@ -298,12 +298,11 @@ values_of(golden_frame *f, const golden_thing *args, int n)
     co_value *values[GOLDEN_MAX_ARGS];
 
     for (int i = 0; i < n; ++i) {
-        if (args[i].kind != GOLDEN_VALUE) {
-            golden_refuse(f, "datasets, iterators and functions as arguments of a captured "
-                             "function or step");
+        values[i] = golden_value_of(f->ctx, args[i]);
+        if (values[i] == NULL && co_ok(f->ctx))
+            golden_refuse(f, "tapes as arguments of a captured function or step");
+        if (values[i] == NULL)
             return NULL;
-        }
-        values[i] = args[i].u.value;
     }
     return co_tuple(f->ctx, values, (size_t)n);
 }
@@ -349,7 +348,7 @@ golden_call_values(co_context *ctx, golden_closure *closure, co_value *const *ar
     if (closure->function != NULL)
         return co_call(ctx, closure->function, co_tuple(ctx, args, (size_t)n));
     for (int i = 0; i < n; ++i)
-        things[i] = golden_value(args[i]);
+        things[i] = golden_thing_of(closure->w, ctx, args[i]);
     result = golden_interpret(ctx, closure, things, n);
     return result.kind == GOLDEN_VALUE ? result.u.value : NULL;
 }
@@ -373,6 +372,51 @@ golden_act_call(golden_frame *f, json_t *step)
     int             n = read_call(f, step, &closure, args);
 
     return n < 0 ? golden_nothing() : golden_call(f, closure, args, n);
+}
+
+/* A function of its own with the parameters of the other: its C function is the concrete one. */
+golden_thing
+golden_act_concrete(golden_frame *f, json_t *step)
+{
+    golden_closure *of = golden_function_of(f, json_object_get(step, "fn")), *closure;
+    golden_thing    args[GOLDEN_MAX_ARGS];
+    co_value       *values = NULL;
+    int             n = 0;
+
+    if (of == NULL || of->function == NULL)
+        return golden_nothing();
+    if (json_object_get(of->def, "signature") == NULL ||
+        json_array_size(json_object_get(step, "args")) > 0) {
+        n = golden_bind_arguments(f, of, json_object_get(step, "args"),
+                                  json_object_get(step, "kwargs"), args);
+        if (n >= 0)
+            n = without_fixed(f, of, args, n);
+        values = n >= 0 ? values_of(f, args, n) : NULL;
+        if (values == NULL)
+            return golden_nothing();
+    }
+    closure = new_closure(f, of->def);
+    if (closure == NULL)
+        return golden_nothing();
+    closure->names = of->names;
+    closure->num_fixed = of->num_fixed;
+    closure->function = co_function_concrete(f->ctx, of->function, values);
+    return closure->function != NULL ? (golden_thing){ GOLDEN_CLOSURE, { .closure = closure } }
+                                     : golden_nothing();
+}
+
+/* A pair: the specs of the arguments, and that of the result. */
+golden_thing
+golden_act_structured(golden_frame *f, json_t *step)
+{
+    const golden_closure *of = golden_function_of(f, json_object_get(step, "of"));
+    co_value             *pair[2];
+
+    if (of == NULL || of->function == NULL)
+        return golden_nothing();
+    pair[0] = co_function_arg_specs(f->ctx, of->function);
+    pair[1] = co_function_result_spec(f->ctx, of->function);
+    return golden_value(co_ok(f->ctx) ? co_tuple(f->ctx, pair, 2) : NULL);
 }
 
 golden_thing

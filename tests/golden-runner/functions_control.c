@@ -234,16 +234,15 @@ golden_act_for_each(golden_frame *f, json_t *step)
 {
     bodies      *b = new_bodies(f);
     golden_thing of = golden_operand(f, json_object_get(step, "of"));
-    co_value    *state;
+    co_value    *state, *elems;
 
     if (!golden_goes_on(f))
         return golden_nothing();
-    if (of.kind != GOLDEN_VALUE)
-        return golden_refuse(f, "for_each over datasets and iterators");
+    elems = golden_value_of(f->ctx, of);
     state = tuple_of(f, json_object_get(step, "state"));
-    if (state == NULL || !add_body(f, b, json_object_get(step, "fn")))
+    if (state == NULL || elems == NULL || !add_body(f, b, json_object_get(step, "fn")))
         return golden_nothing();
-    return golden_value(co_for_each(f->ctx, of.u.value, state, body_0, b));
+    return golden_value(co_for_each(f->ctx, elems, state, body_0, b));
 }
 
 /* --- checks --- */

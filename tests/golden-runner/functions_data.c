@@ -398,8 +398,11 @@ golden_thing
 golden_act_has_value(golden_frame *f, json_t *step)
 {
     co_value *optional = golden_field(f, step, "of");
-    bool      has = optional != NULL && co_optional_has_value(f->ctx, optional);
+    bool      has;
 
+    if (optional != NULL && co_value_kind(optional) == CO_KIND_SYMBOLIC)
+        return golden_value(co_optional_has_value_tensor(f->ctx, optional));
+    has = optional != NULL && co_optional_has_value(f->ctx, optional);
     return golden_value(optional != NULL && co_ok(f->ctx) ? co_bool(f->ctx, has) : NULL);
 }
 

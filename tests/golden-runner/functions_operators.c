@@ -9,25 +9,6 @@
 
 #define MAX_ITEMS 64
 
-static co_value *
-refuse_symbol(co_context *ctx, co_value *leaf, void *user)
-{
-    (void)ctx;
-    if (co_value_kind(leaf) == CO_KIND_SYMBOLIC)
-        golden_refuse(user, "attributes that are tensors of a captured function");
-    return leaf;
-}
-
-static co_value *
-read_computed(golden_frame *f, json_t *json)
-{
-    co_value *value = golden_operand_value(f, json);
-
-    if (value != NULL)
-        co_map_structure(f->ctx, value, refuse_symbol, f);
-    return golden_goes_on(f) ? value : NULL;
-}
-
 /* A number, a string, a list of such (lists of lists are handed over flat), or a computed value. */
 static bool
 read_attr(golden_frame *f, json_t *json, co_value **items, size_t *n)
@@ -40,7 +21,7 @@ read_attr(golden_frame *f, json_t *json, co_value **items, size_t *n)
     if (!json_is_array(json)) {
         json_t *computed = json_object_get(json, "value_of");
 
-        items[*n] = computed != NULL ? read_computed(f, computed)
+        items[*n] = computed != NULL ? golden_operand_value(f, computed)
                                      : golden_read_value(f->w->c, f->ctx, json);
         return items[(*n)++] != NULL;
     }

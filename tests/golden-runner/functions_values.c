@@ -183,6 +183,64 @@ golden_value(co_value *value)
     return (golden_thing){ value != NULL ? GOLDEN_VALUE : GOLDEN_NOTHING, { value } };
 }
 
+static golden_thing
+find_closure(golden_world *w, const co_function *handle)
+{
+    golden_closure *closure;
+
+    pthread_mutex_lock(&w->lock);
+    for (closure = w->closures; closure != NULL && closure->handle != handle;)
+        closure = closure->next;
+    pthread_mutex_unlock(&w->lock);
+    return (golden_thing){ closure != NULL ? GOLDEN_CLOSURE : GOLDEN_NOTHING,
+                           { .closure = closure } };
+}
+
+/* Functions of the case are interpreted, so a handle is only known by its address. */
+static co_value *
+never_called(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    (void)user;
+    return co_none(ctx);
+}
+
+static co_value *
+value_of_closure(co_context *ctx, golden_closure *closure)
+{
+    if (closure->handle == NULL) {
+        closure->handle = co_function_of(ctx, never_called, closure, NULL);
+        if (closure->handle == NULL)
+            return NULL;
+        co_keep(ctx, closure->handle);
+    }
+    return co_function_value(ctx, closure->handle);
+}
+
+golden_thing
+golden_thing_of(golden_world *w, co_context *ctx, co_value *value)
+{
+    if (co_value_kind(value) == CO_KIND_FUNCTION)
+        return find_closure(w, co_value_function(ctx, value));
+    if (co_value_kind(value) == CO_KIND_DATASET)
+        return (golden_thing){ GOLDEN_DATASET, { .dataset = co_value_dataset(ctx, value) } };
+    if (co_value_kind(value) == CO_KIND_ITERATOR)
+        return (golden_thing){ GOLDEN_ITERATOR, { .iterator = co_value_iterator(ctx, value) } };
+    return golden_value(value);
+}
+
+co_value *
+golden_value_of(co_context *ctx, golden_thing thing)
+{
+    if (thing.kind == GOLDEN_DATASET)
+        return co_dataset_value(ctx, thing.u.dataset);
+    if (thing.kind == GOLDEN_ITERATOR)
+        return co_iterator_value(ctx, thing.u.iterator);
+    if (thing.kind == GOLDEN_CLOSURE)
+        return value_of_closure(ctx, thing.u.closure);
+    return thing.kind == GOLDEN_VALUE ? thing.u.value : NULL;
+}
+
 golden_thing
 golden_nothing(void)
 {

@@ -8,7 +8,7 @@
  *   isolate.c   cases in child processes          strategy.c  the strategies that cases name
  *   read.c      JSON into values                  write.c     values into JSON
  *   compare.c   two JSON trees, with tolerances
- *   types.c     the mode --types
+ *   types.c     the mode --types                  captured.c  the mode --function
  *
  * A family turns what it sees into the JSON that the recording would have held; one comparison
  * serves all.
@@ -84,6 +84,7 @@ void golden_run_group(golden_case *c, const golden_action *table, size_t n);
 typedef struct golden_verdict {
     bool               is_passed;
     char               reason[GOLDEN_REASON_MAX];
+    char               apart[100]; /* --function: why the case has no meaning in a function */
     golden_types_count types;
 } golden_verdict;
 void golden_case_run(const char *family, const char *folder, json_t *json,
@@ -187,10 +188,15 @@ json_t *golden_write_elements(co_context *ctx, co_dataset *dataset);
 
 /* isolate.c */
 
+#define GOLDEN_MAX_APART 16
 typedef struct golden_count {
     long               passed;
     long               failed;
     golden_types_count types;
+    struct {
+        char why[100];
+        long n;
+    } apart[GOLDEN_MAX_APART]; /* --function: neither passed nor failed */
 } golden_count;
 /* Run all cases of one file in child processes, print what fails, add to `count`. */
 void golden_run_cases(const char *family, const char *folder, json_t *cases,

@@ -62,9 +62,27 @@ add_types(golden_types_count *sum, const golden_types_count *more)
 }
 
 static void
+count_apart(golden_count *count, const char *why)
+{
+    size_t i = 0;
+
+    while (i + 1 < GOLDEN_MAX_APART && count->apart[i].n > 0 &&
+           strcmp(count->apart[i].why, why) != 0)
+        ++i;
+    snprintf(count->apart[i].why, sizeof(count->apart[i].why), "%s", why);
+    ++count->apart[i].n;
+}
+
+static void
 print_verdict(const run *r, size_t index, const golden_verdict *verdict)
 {
     add_types(&r->count->types, &verdict->types);
+    if (verdict->is_passed && verdict->apart[0] != '\0') {
+        count_apart(r->count, verdict->apart);
+        if (r->options->is_verbose)
+            printf("%s/%s: apart: %s\n", r->family, case_id(r, index), verdict->apart);
+        return;
+    }
     if (verdict->is_passed) {
         ++r->count->passed;
         if (r->options->is_verbose)
@@ -222,15 +240,6 @@ golden_run_cases(const char *family, const char *folder, json_t *cases,
     size_t    n = json_array_size(cases);
     size_t    at = next_selected(&r, 0);
 
-    if (options->is_function) {
-        golden_verdict verdict = { .is_passed = false };
-
-        snprintf(verdict.reason, sizeof(verdict.reason),
-                 "the library does not offer captured functions yet");
-        for (; at < n; at = next_selected(&r, at + 1))
-            print_verdict(&r, at, &verdict);
-        return;
-    }
     while (at < n)
         at = run_chunk(&r, at);
 }

@@ -31,12 +31,15 @@ static const char usage[] =
     "$COHORT_GOLDEN or the tests/golden that the runner was built beside. Without FAMILY every\n"
     "*.json file of the folder is run.\n"
     "\n"
-    "  --function          run through captured functions\n"
+    "  --function          compute in captured functions too, and compare the bits (families ops,\n"
+    "                      reduce, variables, datasets, distribute_input); what has no meaning\n"
+    "                      in a function is counted apart\n"
     "  --device TYPE:I     on devices of that type instead of CPUs, the I-th of them current\n"
     "  --filter SUBSTRING  only cases whose FAMILY/ID contains it\n"
     "  --types             check type inference with unknown dimensions (family ops)\n"
     "  --fault NAME        with --types: put a fault into every type, which the checks must find:\n"
-    "                      forgets, forgets-rank, invents, lies, lies-dtype, refuses\n"
+    "                      forgets, forgets-rank, invents, lies, lies-dtype, refuses; with\n"
+    "                      --function any of them changes bits\n"
     "  --verbose           also name the cases that pass\n"
     "  --help              this text\n"
     "\n"
@@ -176,6 +179,8 @@ run_file(totals *all, const char *folder, const char *name, const golden_options
     printf("%s: %ld passed, %ld failed\n", family, count.passed, count.failed);
     if (options->is_types)
         print_types(&count.types);
+    for (size_t i = 0; i < GOLDEN_MAX_APART && count.apart[i].n > 0; ++i)
+        printf("%s: %ld apart: %s\n", family, count.apart[i].n, count.apart[i].why);
     fflush(stdout);
     all->sum.passed += count.passed;
     all->sum.failed += count.failed;

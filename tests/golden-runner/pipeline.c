@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dataset pipelines: a list of {"op", "args"} becomes a dataset. A step that the library has no
  * function for is missing. */
+#include "captured.h"
 #include "pipeline.h"
 
 #include <stdio.h>
@@ -481,7 +482,7 @@ golden_write_elements(co_context *ctx, co_dataset *dataset)
     json_t      *list = json_array();
     co_value    *element;
 
-    while (json_array_size(list) < MAX_ELEMENTS && (element = co_next(ctx, it)) != NULL)
+    while (json_array_size(list) < MAX_ELEMENTS && (element = golden_next(ctx, it)) != NULL)
         json_array_append_new(list, golden_write_value(ctx, element));
     return list;
 }

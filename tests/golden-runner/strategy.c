@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The strategies that cases name, values per replica, and what classes values have. */
-#include "golden.h"
+#include "captured.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -136,7 +136,7 @@ run_each(co_context *ctx, co_value *args, void *user)
 {
     each     *e = user;
     int       id = co_replica_id(ctx);
-    co_value *result = e->fn(ctx, args, e->user);
+    co_value *result = golden_function_in_step(ctx, e->fn, args, e->user);
 
     if (co_ok(ctx) && id >= 0 && id < 8)
         e->seen[id] = golden_write_value(ctx, result);

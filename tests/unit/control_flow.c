@@ -849,7 +849,7 @@ CO_TEST(loop_variables_keep_structure_dtype_and_shape, "FN-11")
         const char *part;
     } rows[] = {
         { { doubled, NULL, 2 }, CO_VALUE_ERROR, "the shape must stay" },
-        { { as_float, NULL, 2 }, CO_VALUE_ERROR, "the dtype must stay" },
+        { { as_float, NULL, 2 }, CO_TYPE_ERROR, "the dtype must stay" },
         { { two_of_it, NULL, 2 }, CO_TYPE_ERROR, "structure" },
         { { negative, NULL, 2 }, CO_TYPE_ERROR, "structure" },
         { { nothing, NULL, 2 }, CO_TYPE_ERROR, "structure" },

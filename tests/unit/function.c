@@ -5,6 +5,8 @@
  */
 #include "test.h"
 
+#include <stdatomic.h>
+
 static int64_t
 captures(co_context *ctx, const co_function *f)
 {
@@ -233,7 +235,7 @@ CO_TEST(a_tape_outside_sees_through_a_call, "FN-8")
 typedef struct model {
     co_value     *w, *b;
     co_optimizer *optimizer;
-    int           calls;
+    atomic_int    calls; /* by replicas at the same time */
 } model;
 
 static co_value *
@@ -281,14 +283,13 @@ compare_training(co_context *ctx, co_strategy *strategy, int n)
 {
     model               eager, captured;
     co_function_options options = CO_FUNCTION_OPTIONS_INIT;
-    co_value           *types[8];
+    co_dataset         *input = co_dataset_from_tensor_slices(ctx, batch(ctx, 8));
     co_function        *f;
 
     make_model(ctx, strategy, &eager);
     make_model(ctx, strategy, &captured);
-    for (int i = 0; i < n; ++i)
-        types[i] = co_spec(ctx, CO_FLOAT32, CO_SHAPE(-1, 2));
-    options.signature = co_args(ctx, types[0]);
+    input = co_distribute_dataset(ctx, strategy, co_dataset_batch(ctx, input, 4, false), NULL);
+    options.signature = co_args(ctx, co_element_spec(ctx, input));
     f = co_function_of(ctx, train_step, &captured, &options);
     for (int step = 0; step < 6; ++step) {
         co_value *parts[8], *x, *one, *other;

@@ -415,14 +415,6 @@ takes_all(co_context *ctx, co_value *args, void *user)
     return NULL;
 }
 
-static co_value *
-iterates(co_context *ctx, co_value *args, void *user)
-{
-    (void)args;
-    (void)user;
-    return co_next(ctx, co_iterate(ctx, co_dataset_range(ctx, 3, 6, 1)));
-}
-
 CO_TEST(optionals_of_a_function_are_those_of_each_call, "DS-ITER-3 FN-7 FN-13")
 {
     world        w[3] = { { .iterator = NULL } };
@@ -500,8 +492,6 @@ CO_TEST(what_a_program_cannot_do_with_iterators_is_said, "FN-7")
 
     CO_EXPECT_NULL(co_call(ctx, co_function_of(ctx, takes_all, &w, NULL), co_no_args(ctx)));
     CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "has no end while it is captured");
-    CO_EXPECT_NULL(co_call(ctx, co_function_of(ctx, iterates, &w, NULL), co_no_args(ctx)));
-    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "make it outside");
     CO_EXPECT_INT(co_item_int(ctx, co_next(ctx, w.iterator)), 3);
 }
 
@@ -697,11 +687,36 @@ CO_TEST(a_later_capture_makes_no_variables, "FN-6")
 {
     co_function *f = co_function_of(ctx, always_making, NULL, NULL);
 
+    /* After a capture that makes variables it is captured again: so even the first call fails. */
+    for (int i = 0; i < 2; ++i) {
+        CO_EXPECT_NULL(co_call(ctx, f, co_args(ctx, floats(ctx, 1, 3))));
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR,
+                        "made by a later capture of 'function' than the first");
+    }
+}
+
+static co_value *
+making_if_asked(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 0);
+
+    return *(const bool *)user ? always_making(ctx, args, NULL) : co_neg(ctx, x);
+}
+
+CO_TEST(a_function_that_begins_to_make_variables_is_captured_anew, "FN-6")
+{
+    bool         makes = false;
+    co_function *f = co_function_of(ctx, making_if_asked, &makes, NULL);
+
     CO_EXPECT_NOT_NULL(co_call(ctx, f, co_args(ctx, floats(ctx, 1, 3))));
-    CO_EXPECT_NOT_NULL(co_call(ctx, f, co_args(ctx, floats(ctx, 1, 3))));
+    makes = true;
+    CO_EXPECT_NOT_NULL(co_call(ctx, f, co_args(ctx, floats(ctx, 1, 3)))); /* replayed */
     CO_EXPECT_OK(ctx);
     CO_EXPECT_NULL(co_call(ctx, f, co_args(ctx, floats(ctx, 1, 4))));
-    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "made by a later capture of 'function' than the first");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "later capture");
+    CO_EXPECT_NULL(co_call(ctx, f, co_args(ctx, floats(ctx, 1, 3))));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "later capture");
+    makes = false; /* it stays usable (FN-10) */
     CO_EXPECT_NOT_NULL(co_call(ctx, f, co_args(ctx, floats(ctx, 1, 3))));
 }
 

@@ -11,6 +11,8 @@
 
 #include "test.h"
 
+#include <stdatomic.h>
+
 /* What a body works on. */
 typedef struct world {
     co_strategy   *strategy;
@@ -19,7 +21,7 @@ typedef struct world {
     co_optimizer  *optimizer;
     co_reduce_op   op;
     co_aggregation aggregation;
-    int            calls; /* of the body itself */
+    atomic_int     calls; /* of the body itself, by replicas at the same time */
     /* In a graph it does something else: an effect that no result needs, a seed of the graph, host
      * values as results, which cannot be fetched. */
     bool not_in_graph;

@@ -161,6 +161,7 @@ call_operators_1(co_context *ctx, const goods *g)
     NOTHING(co_random_normal(ctx, CO_FLOAT32, ones, 0, 1, 1));
     NOTHING(co_stateless_random_uniform(ctx, CO_FLOAT32, ones, 0, ones, NULL));
     NOTHING(co_stateless_random_normal(ctx, CO_FLOAT32, ones, 0, ones, NULL));
+    NOTHING(co_random_shuffle(ctx, g->x));
     NOTHING(co_dropout(ctx, g->x, 1));
     NOTHING(co_op_infer(ctx, "ij->ji", g->x, g->x));
 }

@@ -304,12 +304,98 @@ CO_TEST_BARE(random_numbers_are_the_same_with_any_instruction_set, "")
     co_close(best);
 }
 
+CO_TEST(random_integers_are_all_those_of_their_range, "")
+{
+    enum { N = 5000 };
+    static const co_dtype integers[] = { CO_INT8, CO_INT32, CO_INT64, CO_UINT8, CO_UINT16 };
+    int64_t               numbers[N];
+    int                   seen[7];
+
+    for (size_t k = 0; k < sizeof(integers) / sizeof(integers[0]); ++k) {
+        co_value *x = co_random_uniform(ctx, integers[k], CO_SHAPE(N), 3, 10);
+
+        CO_EXPECT_INT(co_value_dtype(ctx, x), integers[k]);
+        CO_REQUIRE(co_value_copy_data(ctx, x, CO_INT64, numbers, N) == CO_OK);
+        memset(seen, 0, sizeof(seen));
+        for (int i = 0; i < N; ++i) {
+            CO_REQUIRE(numbers[i] >= 3 && numbers[i] < 10);
+            ++seen[numbers[i] - 3];
+        }
+        for (int i = 0; i < 7; ++i) /* 714 each, with a standard deviation of 25 */
+            CO_EXPECT_CLOSE(seen[i], N / 7.0, 150);
+    }
+    co_random_uniform(ctx, CO_UINT8, CO_SHAPE(2), 0, 256);
+    co_random_uniform(ctx, CO_INT8, CO_SHAPE(2), -128, 128);
+    CO_EXPECT_OK(ctx);
+}
+
+static co_value *
+draw_seeded(co_context *ctx, int64_t op_seed)
+{
+    static const char *const keys[] = { "op_seed", "shape" };
+    co_value                *n = co_int(ctx, 8);
+    co_value *const          items[] = { co_int(ctx, op_seed), co_list(ctx, &n, 1) };
+
+    return co_op_call(ctx, "random_normal", co_no_args(ctx), co_dict(ctx, keys, items, 2));
+}
+
+CO_TEST(a_seed_of_an_operator_is_another_stream, "")
+{
+    const size_t nbytes = 8 * sizeof(float);
+    co_value    *seen[4];
+
+    co_set_seed(ctx, 1);
+    seen[0] = draw_seeded(ctx, 5);
+    seen[1] = draw_seeded(ctx, 5);
+    co_set_seed(ctx, 1);
+    seen[2] = co_random_normal(ctx, CO_FLOAT32, CO_SHAPE(8), 0, 1);
+    co_set_seed(ctx, 1);
+    seen[3] = draw_seeded(ctx, 6);
+    for (int i = 1; i < 4; ++i)
+        CO_EXPECT_TRUE(memcmp(co_value_data(ctx, seen[0]), co_value_data(ctx, seen[i]), nbytes) !=
+                       0);
+    co_set_seed(ctx, 1);
+    CO_EXPECT_BYTES(co_value_data(ctx, draw_seeded(ctx, 5)), co_value_data(ctx, seen[0]), nbytes);
+}
+
+CO_TEST(a_shuffle_has_all_rows_in_another_order, "")
+{
+    co_value *x = co_reshape(
+        ctx, co_range(ctx, co_int(ctx, 0), co_int(ctx, 40), co_int(ctx, 1), CO_INT32),
+        CO_SHAPE(20, 2));
+    co_value      *y = co_random_shuffle(ctx, x), *z = co_random_shuffle(ctx, x);
+    const int32_t *first = co_value_data(ctx, y), *second = co_value_data(ctx, z);
+    bool           seen[20] = { false }, differs = false;
+
+    CO_REQUIRE(first != NULL && second != NULL);
+    for (int i = 0; i < 20; ++i) {
+        CO_EXPECT_INT(first[2 * i + 1], first[2 * i] + 1);
+        CO_EXPECT_FALSE(seen[first[2 * i] / 2]);
+        seen[first[2 * i] / 2] = true;
+        differs = differs || first[2 * i] != second[2 * i];
+    }
+    CO_EXPECT_TRUE(differs);
+    CO_EXPECT_NULL(co_random_shuffle(ctx, co_scalar_int32(ctx, 1)));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "scalar");
+    CO_EXPECT_INT(co_value_num_elements(ctx, co_random_shuffle(ctx, co_zeros(ctx, CO_FLOAT32,
+                                                                             CO_SHAPE(0, 3)))),
+                  0);
+}
+
 CO_TEST(random_numbers_reject_bad_arguments, "GEN-ERR-4")
 {
     int64_t negative[1] = { -1 };
 
-    CO_EXPECT_NULL(co_random_uniform(ctx, CO_INT32, CO_SHAPE(2), 0, 1));
+    CO_EXPECT_NULL(co_random_normal(ctx, CO_INT32, CO_SHAPE(2), 0, 1));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "int32");
+    CO_EXPECT_NULL(co_random_uniform(ctx, CO_BOOL, CO_SHAPE(2), 0, 1));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "bool");
+    CO_EXPECT_NULL(co_random_uniform(ctx, CO_INT32, CO_SHAPE(2), 0.5, 3));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "low is 0.5");
+    CO_EXPECT_NULL(co_random_uniform(ctx, CO_INT32, CO_SHAPE(2), 3, 3));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "low below high");
+    CO_EXPECT_NULL(co_random_uniform(ctx, CO_UINT8, CO_SHAPE(2), 0, 257));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "uint8 cannot hold");
     CO_EXPECT_NULL(co_random_uniform(ctx, (co_dtype)(256 + CO_FLOAT32), CO_SHAPE(2), 0, 1));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "dtype");
     CO_EXPECT_NULL(co_random_uniform(ctx, CO_FLOAT32, negative, 1, 0, 1));

@@ -706,3 +706,19 @@ CO_TEST(records_own_copies_of_their_attributes, "")
     CO_EXPECT_INT(num_copies, 2);
     CO_EXPECT_INT(num_destroyed, 2);
 }
+
+CO_TEST(gradients_of_an_assignment_lead_to_the_variable, "FN-8")
+{
+    co_value *x = co_scalar_float(ctx, 2), *v = co_variable(ctx, co_float(ctx, 1), NULL), *both;
+
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    both = co_gradient(ctx, co_square(ctx, co_assign(ctx, v, co_mul(ctx, x, x))),
+                       co_args(ctx, x, v));
+    CO_EXPECT_INT(co_value_kind(co_at(ctx, both, 0)), CO_KIND_NONE);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, both, 1)), 8, 0);
+    both = co_assign(ctx, v, x); /* watched later, it is still another value */
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    CO_EXPECT_INT(co_value_kind(co_gradient(ctx, both, x)), CO_KIND_NONE);
+}

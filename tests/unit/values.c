@@ -5,6 +5,14 @@
 static const double reals[] = { 0, 1, -1, 2.5, -3.75, 100 };
 #define NUM_REALS 6
 
+static co_value *
+nothing_to_do(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    (void)user;
+    return co_none(ctx);
+}
+
 CO_TEST(every_kind_has_one_handle, "C-VAL-1 GEN-NEST-2 GEN-NEST-3 DV-1 DV-2")
 {
     co_value                *x = co_scalar_float(ctx, 1), *pair[2] = { x, x };
@@ -35,6 +43,10 @@ CO_TEST(every_kind_has_one_handle, "C-VAL-1 GEN-NEST-2 GEN-NEST-3 DV-1 DV-2")
         { co_next(ctx,
                   co_iterate(ctx, co_dataset_window(ctx, co_dataset_range(ctx, 0, 2, 1), 1, NULL))),
           CO_KIND_DATASET, "dataset" },
+        { co_iterator_value(ctx, co_iterate(ctx, co_dataset_range(ctx, 0, 2, 1))), CO_KIND_ITERATOR,
+          "iterator" },
+        { co_function_value(ctx, co_function_of(ctx, nothing_to_do, NULL, NULL)), CO_KIND_FUNCTION,
+          "function" },
     };
 
     /* All but symbolic tensors, which there are while a function is captured alone. */

@@ -144,6 +144,8 @@ co_fill(co_context *ctx, const int64_t *dims, int ndim, co_value *value)
         return NULL;
     if (coi_host_scalar(value, &attrs.value))
         return coi_apply(ctx, &coi_op_fill, NULL, 0, &attrs);
+    if (value->kind == CO_KIND_SYMBOLIC && value->ndim <= 0)
+        return co_broadcast_to(ctx, value, dims, ndim);
     tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
     if (tensor == NULL)
         return NULL;
@@ -282,12 +284,34 @@ any_scalar(co_context *ctx, co_value *value, int position, const char *name, coi
     return is_number;
 }
 
+static bool
+is_symbolic(const co_context *ctx, const co_value *value)
+{
+    return value != NULL && coi_is_live(&ctx->heap, value) && value->kind == CO_KIND_SYMBOLIC;
+}
+
+/* In a captured function that computes a bound: the bounds are operands. */
+static co_value *
+range_of_symbols(co_context *ctx, co_value *start, co_value *limit, co_value *delta, co_dtype dtype)
+{
+    static const char *const keys[] = { "delta", "dtype", "limit", "start" };
+    co_value *const items[] = { delta, co_string(ctx, co_dtype_name(dtype)), limit, start };
+
+    if (!coi_check_value(ctx, start, 2, "start") || !coi_check_value(ctx, limit, 3, "limit") ||
+        !coi_check_value(ctx, delta, 4, "delta") || items[1] == NULL)
+        return NULL;
+    return co_op_call(ctx, "range", co_tuple(ctx, NULL, 0), co_dict(ctx, keys, items, 4));
+}
+
 co_value *
 co_range(co_context *ctx, co_value *start, co_value *limit, co_value *delta, co_dtype dtype)
 {
     coi_range_attrs attrs;
 
     COI_ENTER(ctx, "range", NULL);
+    if (ctx->capture != NULL &&
+        (is_symbolic(ctx, start) || is_symbolic(ctx, limit) || is_symbolic(ctx, delta)))
+        return range_of_symbols(ctx, start, limit, delta, dtype);
     memset(&attrs, 0, sizeof(attrs));
     if (!any_scalar(ctx, start, 2, "start", &attrs.start, &dtype) ||
         !any_scalar(ctx, limit, 3, "limit", &attrs.limit, &dtype) ||

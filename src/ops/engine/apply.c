@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "ops/engine/gradient.h"
 #include "ops/engine/kernel_lookup.h"
+#include "ops/engine/kernel_recording.h"
 #include "ops/engine/op.h"
 #include "ops/engine/parallel.h"
 #include "ops/engine/upcast.h"
@@ -159,6 +160,8 @@ convert_one(coi_call *call, co_value *value, co_value **out, uint32_t *node)
         coi_failed(ctx);
     else if (copy != tensor && ctx->recording)
         coi_tape_mark(ctx->tapes, copy, *node);
+    coi_note_operand(ctx, value, tensor);
+    coi_note_operand(ctx, tensor, copy);
     if (copy != tensor || tensor == value)
         coi_unref(&ctx->heap, tensor);
     *out = copy;
@@ -186,9 +189,14 @@ convert(coi_call *call, operands *o, co_value *const *given)
     }
     if (hosts > 0 && call->op->same_dtype)
         dtype = coi_dtype_beside(given, n, call->in);
-    for (int i = 0; hosts > 0 && i < n; ++i)
-        if (call->in[i] == NULL && (call->in[i] = coi_as_tensor(ctx, given[i], dtype)) == NULL)
+    for (int i = 0; hosts > 0 && i < n; ++i) {
+        if (call->in[i] != NULL)
+            continue;
+        call->in[i] = coi_as_tensor(ctx, given[i], dtype);
+        if (call->in[i] == NULL)
             return false;
+        coi_note_host_made(ctx, call->in[i]);
+    }
     return true;
 }
 
@@ -351,12 +359,28 @@ run_host_kernel(coi_call *call)
     coi_observe_begin(call, name, &start);
     rc = op->view ? CO_OK : op->upcasts ? coi_run_upcast(call, kernel) : kernel(call);
     coi_observe_end(call, name, &start, rc);
+    if (coi_records_kernels(call->ctx) && rc == CO_OK)
+        call->ctx->kernel_recorder->kernel(call->ctx->kernel_recorder, call);
     return rc;
+}
+
+void
+coi_show_host_read(co_context *ctx, const co_value *tensor)
+{
+    ctx->kernel_recorder->host_read(ctx->kernel_recorder, tensor);
+}
+
+void
+coi_show_host_made(co_context *ctx, co_value *tensor)
+{
+    ctx->kernel_recorder->constant(ctx->kernel_recorder, tensor);
 }
 
 static co_code
 run_kernel_specially(coi_call *call)
 {
+    if (coi_records_kernels(call->ctx) && !call->device->cpu_kernels)
+        call->ctx->kernel_recorder->other(call->ctx->kernel_recorder, "a kernel of a backend");
     return call->device->cpu_kernels || call->op->view ? run_host_kernel(call)
                                                        : coi_run_on_device(call, run_host_kernel);
 }
@@ -549,10 +573,14 @@ coi_convert_host_operands(coi_call *call, co_value *const *given)
     co_dtype    dtype = call->op->same_dtype ? coi_dtype_beside(given, call->num_in, call->in)
                                              : CO_DTYPE_NONE;
 
-    for (int i = 0; i < call->num_in; ++i)
-        if (call->in[i] == NULL &&
-            (call->in[i] = coi_give(ctx, coi_as_tensor(ctx, given[i], dtype))) == NULL)
+    for (int i = 0; i < call->num_in; ++i) {
+        if (call->in[i] != NULL)
+            continue;
+        call->in[i] = coi_give(ctx, coi_as_tensor(ctx, given[i], dtype));
+        if (call->in[i] == NULL)
             return false;
+        coi_note_host_made(ctx, call->in[i]);
+    }
     return true;
 }
 
@@ -564,6 +592,7 @@ read_in_place(coi_call *call, co_value *variable)
     co_context *ctx = call->ctx;
     co_value   *tensor = coi_as_tensor(ctx, variable, CO_DTYPE_NONE), *view;
 
+    coi_note_operand(ctx, variable, tensor);
     if (tensor == NULL || !ctx->recording || tensor->u.tensor.device != call->device) {
         bool is_there = tensor != NULL && tensor->u.tensor.device == call->device;
 
@@ -576,6 +605,7 @@ read_in_place(coi_call *call, co_value *variable)
                            tensor->u.tensor.num_elements, 0, coi_err(ctx));
     if (view != NULL)
         coi_tape_mark(ctx->tapes, view, coi_tape_node(ctx, variable, tensor));
+    coi_note_operand(ctx, tensor, view);
     coi_unref(&ctx->heap, tensor);
     return coi_give(ctx, view);
 }

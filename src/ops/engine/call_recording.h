@@ -18,6 +18,7 @@ typedef struct coi_capture {
     int                 num_inlined; /* captured functions whose calls are being added */
     int                 num_next;    /* elements of iterators that it takes */
     bool                may_create;  /* variables: the first capture of a function (FN-6) */
+    bool                has_created; /* one, or tried to without being allowed */
     struct co_graph    *graph;       /* that it adds to, itself or through a step of it (function/
                                       * graph.h); NULL: a function */
     bool                is_graph;    /* of the graph itself, */
@@ -53,6 +54,11 @@ coi_is_capturing(const co_context *ctx)
     .reads = (reads_), .writes = (writes_), .effect = coi_recorded_effect, .replay = replay_
 co_code             coi_recorded_effect(co_context *ctx, coi_effect *effect);
 extern const coi_op coi_op_tape_begin, coi_op_tape_end, coi_op_watch; /* tape_calls.c */
+
+/* What coi_op_tape_begin is recorded with. */
+typedef struct coi_tape_begin_attrs {
+    bool persistent;
+} coi_tape_begin_attrs;
 
 /*
  * Record a call. `result` is its type: specs that nobody else has, in the structure of the result,

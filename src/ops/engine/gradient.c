@@ -636,14 +636,15 @@ const coi_op coi_op_gradient = {
     COI_RECORDED("gradient", "The gradients of targets for sources; co_gradient.", replay_gradient,
                  0, 0),
     .attrs_rule.size = COI_ATTRS_SIZE(gradient_attrs),
+    .is_planned = true,
     .takes_tape = true,
 };
 
 /* While a function is captured: the backward pass over types says which gradients there are and
  * which are slices; the function holds the call. */
-static co_value *
-capture_gradient(co_context *ctx, co_value *targets, co_value *sources,
-                 const co_gradient_options *options)
+co_value *
+coi_capture_gradient(co_context *ctx, co_value *targets, co_value *sources,
+                     const co_gradient_options *options)
 {
     gradient_attrs attrs = { options->output_gradients != NULL, options->unconnected_zero };
     co_value      *in[3] = { coi_own_symbols(ctx, targets), coi_own_symbols(ctx, sources), NULL };
@@ -691,7 +692,7 @@ co_gradient_with(co_context *ctx, co_value *targets, co_value *sources,
     COI_ENTER_ALWAYS(ctx, "gradient", NULL);
     if (coi_take_options(ctx, &all, sizeof(all), options, 4) &&
         check(ctx, targets, sources, &all)) {
-        result = coi_is_capturing(ctx) ? capture_gradient(ctx, targets, sources, &all)
+        result = coi_is_capturing(ctx) ? coi_capture_gradient(ctx, targets, sources, &all)
                                        : gradient(ctx, targets, sources, &all);
     } else {
         result = NULL;

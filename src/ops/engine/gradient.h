@@ -5,6 +5,8 @@
 #ifndef COI_OPS_ENGINE_GRADIENT_H
 #define COI_OPS_ENGINE_GRADIENT_H
 
+#include <cohort/gradient.h>
+
 #include "context/context.h"
 
 /*
@@ -20,5 +22,10 @@ co_value *coi_add_gradients(co_context *ctx, co_value *a, co_value *b);
  * gradients pass: a value of the block. Every other value, and NULL, is itself.
  * (composite_values.c) */
 co_value *coi_densify(co_context *ctx, co_value *value);
+
+/* co_gradient while a function is captured: the types of the gradients, which end the tape. Spends
+ * the tape; NULL with an error. */
+co_value *coi_capture_gradient(co_context *ctx, co_value *targets, co_value *sources,
+                               const co_gradient_options *options);
 
 #endif

@@ -161,7 +161,8 @@ typedef struct coi_op {
     bool    internal;
     uint8_t reads, writes;      /* bits of co_resource: what it acts on besides its operands */
     bool    not_differentiable; /* never recorded: integer results, random numbers, stop_gradient */
-    bool    takes_tape;         /* of recorded calls: it works on the innermost tape */
+    bool    takes_tape;         /* of recorded calls: it works on the innermost tape, and ends it
+                                 * unless it is persistent */
     bool    sets_context;       /* of recorded calls: later calls of the context see it */
     const coi_attr    *attrs;   /* ends with a NULL name */
     const char *const *attr_texts; /* "axis:ints=null", in the same order, ends with NULL */
@@ -234,6 +235,17 @@ typedef struct coi_op {
     /* Of an entry that captured functions hold as a call (call_recording.h): makes the call again.
      * A value of the block, or NULL with an error in ctx. */
     co_value *(*replay)(co_context *ctx, const void *attrs, co_value *const *in, int num_in);
+    /* Of such an entry: it starts kernels and has no other effect, so that a plan has them in its
+     * place (function/plan.h). */
+    bool is_planned;
+    /* The same, where the numbers of the host that its kernels get depend on more than its
+     * operands: another key, another plan. */
+    int64_t (*plan_key)(co_context *ctx);
+    /* Of an effect whose result is in the attributes of a kernel, which renews them. */
+    bool is_renewed;
+    /* Of a kernel whose attributes hold state of ctx: brings them up to date, for a run that is not
+     * the first. */
+    void (*renew)(co_context *ctx, void *attrs);
 } coi_op;
 
 static inline const char *

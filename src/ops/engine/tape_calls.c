@@ -9,10 +9,6 @@
 #include "context/tape.h"
 #include "ops/engine/call_recording.h"
 
-typedef struct begin_attrs {
-    bool persistent;
-} begin_attrs;
-
 static void begin(co_context *ctx, bool persistent);
 
 static co_value *
@@ -20,21 +16,22 @@ replay_begin(co_context *ctx, const void *attrs, co_value *const *in, int num_in
 {
     (void)in;
     (void)num_in;
-    begin(ctx,
-          ((const begin_attrs *)attrs)->persistent); /* a function around this one holds it too */
+    begin(ctx, ((const coi_tape_begin_attrs *)attrs)
+                   ->persistent); /* a function around this one holds it too */
     return co_none(ctx);
 }
 
 const coi_op coi_op_tape_begin = {
     COI_RECORDED("tape_begin", "Begins to record for gradients; co_tape_begin.", replay_begin, 0,
                  0),
-    .attrs_rule.size = COI_ATTRS_SIZE(begin_attrs),
+    .attrs_rule.size = COI_ATTRS_SIZE(coi_tape_begin_attrs),
+    .is_planned = true,
 };
 
 static void
 begin(co_context *ctx, bool persistent)
 {
-    begin_attrs attrs = { persistent };
+    coi_tape_begin_attrs attrs = { persistent };
 
     coi_tape_begin(ctx, persistent);
     if (coi_is_capturing(ctx) && ctx->error.code == CO_OK)
@@ -67,6 +64,7 @@ replay_end(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
 
 const coi_op coi_op_tape_end = {
     COI_RECORDED("tape_end", "Drops the innermost tape; co_tape_end.", replay_end, 0, 0),
+    .is_planned = true,
 };
 
 void
@@ -95,6 +93,7 @@ replay_watch(co_context *ctx, const void *attrs, co_value *const *in, int num_in
 const coi_op coi_op_watch = {
     COI_RECORDED("watch", "Lets tapes record what is computed from a value; co_watch.",
                  replay_watch, 0, 0),
+    .is_planned = true,
 };
 
 void

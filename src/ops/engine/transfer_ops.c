@@ -5,6 +5,7 @@
  * value/tensor.c. Where the host can read the memory nothing is copied, and nothing starts.
  */
 #include "ops/engine/execute.h"
+#include "ops/engine/kernel_recording.h"
 
 typedef struct transfer {
     co_value   *from, *to;
@@ -55,8 +56,14 @@ coi_copy_tensor(co_context *ctx, co_value *tensor, co_device *device)
     transfer   t = { .from = tensor, .device = device };
     coi_effect shown = { .in = &t.from, .num_in = 1, .out = &t.to, .num_out = 1, .device = device };
 
-    if ((tensor->u.tensor.device->host_memory && device->host_memory) || tensor->dtype == CO_STRING)
-        return coi_tensor_to(&ctx->heap, tensor, device, coi_err(ctx));
+    if ((tensor->u.tensor.device->host_memory && device->host_memory) ||
+        tensor->dtype == CO_STRING) {
+        t.to = coi_tensor_to(&ctx->heap, tensor, device, coi_err(ctx));
+        coi_note_operand(ctx, tensor, t.to);
+        return t.to;
+    }
+    if (coi_records_kernels(ctx))
+        ctx->kernel_recorder->other(ctx->kernel_recorder, coi_op_copy_to_device.name);
     coi_execute_body(ctx, &coi_op_copy_to_device, shown, copy, &t);
     return t.to;
 }
@@ -64,6 +71,7 @@ coi_copy_tensor(co_context *ctx, co_value *tensor, co_device *device)
 co_value *
 coi_bring_tensor_to_host(co_context *ctx, co_value *tensor)
 {
+    coi_note_host_read(ctx, tensor);
     if (!coi_is_on_host(tensor))
         return coi_copy_tensor(ctx, tensor, tensor->u.tensor.device->host);
     coi_ref(tensor);
@@ -88,6 +96,7 @@ coi_download(co_context *ctx, const co_value *tensor, void *out)
     transfer   t = { .from = (co_value *)(uintptr_t)tensor, .out = out };
     coi_effect shown = { .in = &t.from, .num_in = 1, .device = tensor->u.tensor.device };
 
+    coi_note_host_read(ctx, tensor);
     if (coi_is_on_host(tensor))
         return coi_tensor_download(tensor, out, coi_err(ctx));
     return coi_execute_body(ctx, &coi_op_download, shown, download, &t) ? CO_OK : ctx->error.code;
@@ -163,6 +172,7 @@ coi_make_tensor(co_context *ctx, coi_make_fn fn, void *arg)
 
     coi_execute_body(ctx, &coi_op_make_tensor, (coi_effect){ .out = &m.made, .num_out = 1 }, make,
                      &m);
+    coi_note_host_made(ctx, m.made);
     return m.made;
 }
 
@@ -172,6 +182,10 @@ coi_stack_values(co_context *ctx, coi_values items, coi_make_fn fn, void *arg)
     making     m = { fn, arg, NULL };
     coi_effect shown = { .in = items.items, .num_in = items.n, .out = &m.made, .num_out = 1 };
 
+    for (size_t i = 0; coi_records_kernels(ctx) && i < items.n; ++i)
+        if (coi_host_dtype(items.items[i]) == CO_DTYPE_NONE)
+            ctx->kernel_recorder->other(ctx->kernel_recorder, coi_op_stack_values.name);
     coi_execute_body(ctx, &coi_op_stack_values, shown, make, &m);
+    coi_note_host_made(ctx, m.made);
     return m.made;
 }

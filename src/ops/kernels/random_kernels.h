@@ -17,6 +17,7 @@ typedef struct coi_random_attrs {
     };
     coi_ints seed;    /* two numbers: of a drawn call the seed, and the number of the call */
     int64_t  replica; /* of a drawn call */
+    int64_t  op_seed; /* before it is drawn: COI_NO_INT, or the seed of a stream of its own */
 } coi_random_attrs;
 
 /* The kind of an operator with a kernel. */

@@ -13,18 +13,20 @@
 
 #include <math.h>
 
-#define UNIFORM_ATTRS(X)                                                                           \
+#define UNIFORM_NUMBERS(X)                                                                         \
     X(coi_random_attrs, shape, INTS, "", NULL)                                                     \
     X(coi_random_attrs, dtype, DTYPE, "=float32", NULL)                                            \
     X(coi_random_attrs, low, FLOAT, "=0", NULL)                                                    \
     X(coi_random_attrs, high, FLOAT, "=1", NULL)
-#define NORMAL_ATTRS(X)                                                                            \
+#define NORMAL_NUMBERS(X)                                                                          \
     X(coi_random_attrs, shape, INTS, "", NULL)                                                     \
     X(coi_random_attrs, dtype, DTYPE, "=float32", NULL)                                            \
     X(coi_random_attrs, mean, FLOAT, "=0", NULL)                                                   \
     X(coi_random_attrs, stddev, FLOAT, "=1", NULL)
-#define STATELESS_UNIFORM_ATTRS(X) UNIFORM_ATTRS(X) X(coi_random_attrs, seed, INTS, "", NULL)
-#define STATELESS_NORMAL_ATTRS(X)  NORMAL_ATTRS(X) X(coi_random_attrs, seed, INTS, "", NULL)
+#define UNIFORM_ATTRS(X)           UNIFORM_NUMBERS(X) X(coi_random_attrs, op_seed, INT, "=null", NULL)
+#define NORMAL_ATTRS(X)            NORMAL_NUMBERS(X) X(coi_random_attrs, op_seed, INT, "=null", NULL)
+#define STATELESS_UNIFORM_ATTRS(X) UNIFORM_NUMBERS(X) X(coi_random_attrs, seed, INTS, "", NULL)
+#define STATELESS_NORMAL_ATTRS(X)  NORMAL_NUMBERS(X) X(coi_random_attrs, seed, INTS, "", NULL)
 #define DRAWN_UNIFORM_ATTRS(X)                                                                     \
     STATELESS_UNIFORM_ATTRS(X) X(coi_random_attrs, replica, INT, "", NULL)
 #define DRAWN_NORMAL_ATTRS(X) STATELESS_NORMAL_ATTRS(X) X(coi_random_attrs, replica, INT, "", NULL)
@@ -40,7 +42,7 @@ COI_ATTR_TABLE(drawn_normal_attrs, DRAWN_NORMAL_ATTRS)
 
 /* Shape and dtype of the result. */
 static co_code
-random_infer(coi_call *call, coi_out *outs)
+random_infer(coi_call *call, coi_out *outs, bool takes_integers)
 {
     const coi_random_attrs *attrs = call->attrs;
     const coi_ints         *shape = &attrs->shape;
@@ -49,9 +51,10 @@ random_infer(coi_call *call, coi_out *outs)
     if (call->op->kind == COI_RANDOM_STATELESS && attrs->seed.n != 2)
         return coi_invalid(call, "seed has %d number%s; it must have 2", attrs->seed.n,
                            COI_S(attrs->seed.n));
-    if (dtype >= CO_NUM_DTYPES || !coi_dtypes[dtype].floating)
-        return coi_invalid(call, "dtype is %s; it must be float16, bfloat16, float32 or float64",
-                           co_dtype_name(dtype));
+    if (dtype >= CO_NUM_DTYPES ||
+        !(coi_dtypes[dtype].floating || (takes_integers && coi_dtypes[dtype].integer)))
+        return coi_invalid(call, "dtype is %s; it must be float16, bfloat16, float32 or float64%s",
+                           co_dtype_name(dtype), takes_integers ? ", or that of integers" : "");
     outs->dtype = dtype;
     outs->ndim = shape->n < 0 ? 0 : shape->n;
     for (int i = 0; i < outs->ndim; ++i) {
@@ -75,7 +78,7 @@ fitting_infer(coi_call *call, coi_out *outs, const char *a, const char *b)
     const coi_random_attrs *attrs = call->attrs;
     double                  numbers[2] = { attrs->low, attrs->high };
     char                    room[sizeof(numbers)];
-    co_code                 rc = random_infer(call, outs);
+    co_code                 rc = random_infer(call, outs, false);
 
     if (rc != CO_OK)
         return rc;
@@ -88,10 +91,39 @@ fitting_infer(coi_call *call, coi_out *outs, const char *a, const char *b)
                        largest[outs->dtype]);
 }
 
+/* Integers: those of the dtype from low up to high, which a double has exactly. */
+static co_code
+integers_infer(coi_call *call, coi_out *outs)
+{
+    const coi_random_attrs *attrs = call->attrs;
+    double                  numbers[2] = { attrs->low, attrs->high - 1 };
+    double                  back[2] = { 0, 0 };
+    uint64_t                room[2];
+    co_code                 rc = random_infer(call, outs, true);
+
+    if (rc != CO_OK)
+        return rc;
+    if (floor(attrs->low) != attrs->low || floor(attrs->high) != attrs->high ||
+        fabs(attrs->low) > 0x1p53 || fabs(attrs->high) > 0x1p53 || attrs->low >= attrs->high)
+        return coi_invalid(call,
+                           "low is %.17g and high %.17g; of integers they must be whole numbers "
+                           "of at most 2^53, low below high",
+                           attrs->low, attrs->high);
+    coi_convert(CO_FLOAT64, numbers, outs->dtype, room, 2);
+    coi_convert(outs->dtype, room, CO_FLOAT64, back, 2);
+    if (back[0] == numbers[0] && back[1] == numbers[1])
+        return CO_OK;
+    return coi_invalid(call, "low is %.17g and high %.17g; %s cannot hold all numbers between them",
+                       attrs->low, attrs->high, co_dtype_name(outs->dtype));
+}
+
 static co_code
 uniform_infer(coi_call *call, coi_out *outs)
 {
     const coi_random_attrs *attrs = call->attrs;
+
+    if (attrs->dtype < CO_NUM_DTYPES && coi_dtypes[attrs->dtype].integer)
+        return integers_infer(call, outs);
 
     if (!isfinite(attrs->low) || !isfinite(attrs->high) || attrs->low > attrs->high)
         return coi_invalid(call, "low is %g and high %g; they must be finite, low not above high",
@@ -124,6 +156,8 @@ const coi_op coi_op_stateless_random_normal = {
            "Numbers drawn from a normal distribution, the same for the same two seeds."),
 };
 
+static void draw_again(co_context *ctx, void *attrs);
+
 /* What random_uniform and random_normal compute with. */
 const coi_op coi_op_random_uniform_drawn = {
     RANDOM(random_uniform, uniform, drawn_uniform_attrs, COI_RANDOM_DRAWN,
@@ -131,6 +165,7 @@ const coi_op coi_op_random_uniform_drawn = {
     .entry = "random_uniform_drawn",
     .internal = true,
     .not_by_name = true,
+    .renew = draw_again,
 };
 const coi_op coi_op_random_normal_drawn = {
     RANDOM(random_normal, normal, drawn_normal_attrs, COI_RANDOM_DRAWN,
@@ -138,7 +173,21 @@ const coi_op coi_op_random_normal_drawn = {
     .entry = "random_normal_drawn",
     .internal = true,
     .not_by_name = true,
+    .renew = draw_again,
 };
+
+/* The key of a stream: that of the context, or with a seed of the operator one of its own. */
+static uint64_t
+key_of(uint64_t seed, int64_t op_seed)
+{
+    uint64_t key = (uint64_t)op_seed + 0x9e3779b97f4a7c15u; /* the finalizer of SplitMix64 */
+
+    if (op_seed == COI_NO_INT)
+        return seed;
+    key = (key ^ key >> 30) * 0xbf58476d1ce4e5b9u;
+    key = (key ^ key >> 27) * 0x94d049bb133111ebu;
+    return seed ^ key ^ key >> 31;
+}
 
 static bool
 draw_call(co_context *ctx, void *arg)
@@ -146,7 +195,7 @@ draw_call(co_context *ctx, void *arg)
     coi_random_attrs *attrs = arg;
 
     attrs->seed.n = 2;
-    attrs->seed.at[0] = (int64_t)ctx->seed;
+    attrs->seed.at[0] = (int64_t)key_of(ctx->seed, attrs->op_seed);
     attrs->seed.at[1] = (int64_t)ctx->random_counter++;
     attrs->replica = ctx->mode.replica;
     return true;
@@ -155,8 +204,15 @@ draw_call(co_context *ctx, void *arg)
 const coi_op coi_op_draw_random = {
     COI_EFFECT("draw_random",
                "Draws the number of a call of random_uniform or random_normal from the context.",
-               coi_body_effect, CO_RESOURCE_RANDOM, CO_RESOURCE_RANDOM)
+               coi_body_effect, CO_RESOURCE_RANDOM, CO_RESOURCE_RANDOM),
+    .is_renewed = true,
 };
+
+static void
+draw_again(co_context *ctx, void *attrs)
+{
+    coi_execute_body(ctx, &coi_op_draw_random, (coi_effect){ 0 }, draw_call, attrs);
+}
 
 static co_value *
 draw_and_compute(coi_call *call, const coi_op *drawn)
@@ -255,8 +311,10 @@ static co_value *
 draw_tensor(co_context *ctx, const coi_op *op, co_dtype dtype, const int64_t *dims, int ndim,
             const int64_t *seed, double a, double b)
 {
-    coi_random_attrs attrs = { .dtype = coi_dtype_attr(dtype), .low = a, .high = b };
-    bool             is_stateless = op->composite == NULL;
+    coi_random_attrs attrs = {
+        .dtype = coi_dtype_attr(dtype), .low = a, .high = b, .op_seed = COI_NO_INT
+    };
+    bool is_stateless = op->composite == NULL;
 
     COI_ENTER(ctx, op->name, NULL);
     if (is_stateless && seed == NULL) {
@@ -282,6 +340,46 @@ co_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim,
                  double stddev)
 {
     return draw_tensor(ctx, &coi_op_random_normal, dtype, dims, ndim, NULL, mean, stddev);
+}
+
+/* As many numbers as x has rows, in a function that is captured for any number of them. */
+static co_value *
+draw_for_rows(co_context *ctx, co_value *x)
+{
+    static const char *const keys[] = { "dtype", "shape" };
+    co_value                *n, *items[2];
+
+    n = co_slice(ctx, co_shape(ctx, x), (const int64_t[]){ 0 }, (const int64_t[]){ 1 }, 1);
+    items[0] = co_string(ctx, "float64");
+    items[1] = n;
+    return ctx->error.code == CO_OK ? co_op_call(ctx, "random_uniform", co_tuple(ctx, NULL, 0),
+                                                 co_dict(ctx, keys, items, 2))
+                                    : NULL;
+}
+
+co_value *
+co_random_shuffle(co_context *ctx, co_value *x)
+{
+    int64_t   num_rows = -1;
+    co_value *numbers, *order;
+    int       ndim;
+
+    COI_ENTER(ctx, "random_shuffle", NULL);
+    if (!coi_check_value(ctx, x, 2, "x"))
+        return NULL;
+    ndim = co_value_ndim(ctx, x);
+    if (ctx->error.code == CO_OK && ndim == 0)
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "argument 2 (x) of random_shuffle is a scalar; it must have rows");
+    if (ndim > 0)
+        num_rows = co_value_dim(ctx, x, 0);
+    if (ctx->error.code != CO_OK)
+        return NULL;
+    /* The order of numbers with 53 bits, of which hardly ever two are equal. */
+    numbers = num_rows >= 0 ? co_random_uniform(ctx, CO_FLOAT64, &num_rows, 1, 0, 1)
+                            : draw_for_rows(ctx, x);
+    order = numbers != NULL ? co_argsort(ctx, numbers, 0, false) : NULL;
+    return order != NULL ? co_gather(ctx, x, order, 0, 0) : NULL;
 }
 
 co_value *

@@ -8,6 +8,7 @@
 
 #include "ops/engine/op.h"
 #include "ops/kernels/compute_type.h"
+#include "ops/kernels/fused_elementwise.h"
 #include "ops/kernels/ref/ref.h"
 #include "ops/kernels/streaming_store.h"
 #include "ops/kernels/strided_iterator.h"
@@ -300,6 +301,31 @@ pair_swapped(coi_call *call)
 
     swapped.in = other_way;
     return pair(&swapped);
+}
+
+bool
+coi_binary_step_of(const coi_call *call, coi_fused_step *step)
+{
+    unsigned               kind = call->op->kind, swapped = (kind & COI_SWAPPED) != 0;
+    const co_value        *x = call->in[swapped], *y = call->in[1 - swapped], *out = call->out[0];
+    coi_compute_type_entry compute = coi_compute_types[x->dtype];
+    int64_t                n = out->u.tensor.num_elements;
+    bool    one_x = x->u.tensor.num_elements != n, one_y = y->u.tensor.num_elements != n;
+    uint8_t size = coi_dtypes[x->dtype].size;
+
+    if ((kind & COI_INVERTED) != 0 || compute.dtype != x->dtype ||
+        result_of(COI_KIND(kind), compute) != (co_dtype)out->dtype || (one_x && one_y) ||
+        (one_x && x->u.tensor.num_elements != 1) || (one_y && y->u.tensor.num_elements != 1))
+        return false;
+    *step = (coi_fused_step){ .binary = loop_for(call->ctx->runtime->isa, COI_KIND(kind), compute),
+                              .pairing = one_x   ? COI_PAIR_ONE_X
+                                         : one_y ? COI_PAIR_ONE_Y
+                                                 : COI_PAIR_BOTH,
+                              .in = { { .size = size, .is_one = one_x },
+                                      { .size = size, .is_one = one_y } },
+                              .out.size = coi_dtypes[out->dtype].size,
+                              .order = { (uint8_t)swapped, (uint8_t)(1 - swapped) } };
+    return true;
 }
 
 /* A few floats, as often as not a single one, are worth a way of their own: the preparations would

@@ -51,11 +51,18 @@ draw(const job *j, int64_t block, uint32_t out[4])
     coi_philox(counter, j->key, out);
 }
 
+/* Integers are made of numbers with 53 bits, as those of float64. */
+static bool
+is_wide(const job *j)
+{
+    return j->dtype == CO_FLOAT64 || coi_dtypes[j->dtype].integer;
+}
+
 /* Numbers in a block. */
 static int
 per_block(const job *j)
 {
-    return j->dtype == CO_FLOAT64 ? 2 : 4;
+    return is_wide(j) ? 2 : 4;
 }
 
 /* 53 bits as a number in [0, 1). */
@@ -107,6 +114,9 @@ put(const job *j, int64_t first, const double *values, int n, bool below)
     else if (j->dtype == CO_FLOAT64)
         for (int i = 0; i < n; ++i)
             doubles[i] = below && values[i] >= j->b ? nextafter(j->b, -INFINITY) : values[i];
+    else if (coi_dtypes[j->dtype].integer)
+        coi_convert(CO_FLOAT64, values, j->dtype,
+                    (char *)j->out + (size_t)first * coi_dtypes[j->dtype].size, n);
     else
         put_halves(j, first, values, n, below);
 }
@@ -120,7 +130,7 @@ unit_block(const job *j, int64_t block, double out[4])
     double   scale = j->dtype == CO_FLOAT32 ? 0x1p-24 : j->dtype == CO_FLOAT16 ? 0x1p-11 : 0x1p-8;
 
     draw(j, block, words);
-    if (j->dtype == CO_FLOAT64) {
+    if (is_wide(j)) {
         out[0] = unit_double(words[0], words[1]);
         out[1] = unit_double(words[2], words[3]);
         return;
@@ -139,6 +149,9 @@ uniform_block(const job *j, int64_t block, double out[4])
     unit_block(j, block, out);
     for (int i = 0; i < per_block(j); ++i)
         out[i] = (low + range * out[i]) / part;
+    if (coi_dtypes[j->dtype].integer) /* rounding may reach high */
+        for (int i = 0; i < per_block(j); ++i)
+            out[i] = fmin(floor(out[i]), j->b - 1);
 }
 
 /*

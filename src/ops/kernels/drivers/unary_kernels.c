@@ -6,6 +6,7 @@
 
 #include "ops/engine/op.h"
 #include "ops/kernels/compute_type.h"
+#include "ops/kernels/fused_elementwise.h"
 #include "ops/kernels/streaming_store.h"
 #include "ops/kernels/strided_iterator.h"
 
@@ -85,6 +86,34 @@ unary_chunk(void *arg, int64_t chunk)
         convert_span(job, x, out, n);
 }
 
+static inline coi_unary_fn
+loop_for(coi_isa isa, coi_unary_kind kind, coi_compute_type_entry compute)
+{
+    coi_unary_fn loop = tables[isa]->at[kind][compute.type];
+
+    return loop != NULL ? loop : coi_unary_loops_rare.at[kind][compute.type];
+}
+
+static inline co_dtype
+result_of(coi_unary_kind kind, coi_compute_type_entry compute)
+{
+    return kind >= COI_ISNAN ? CO_BOOL : (co_dtype)compute.dtype;
+}
+
+bool
+coi_unary_step_of(const coi_call *call, coi_unary_kind kind, coi_fused_step *step)
+{
+    const co_value        *x = call->in[0], *out = call->out[0];
+    coi_compute_type_entry compute = coi_compute_types[x->dtype];
+
+    if (compute.dtype != x->dtype || result_of(kind, compute) != (co_dtype)out->dtype)
+        return false;
+    *step = (coi_fused_step){ .unary = loop_for(call->ctx->runtime->isa, kind, compute),
+                              .in = { { .size = coi_dtypes[x->dtype].size } },
+                              .out.size = coi_dtypes[out->dtype].size };
+    return true;
+}
+
 static co_code
 unary(coi_call *call, coi_unary_kind kind)
 {
@@ -94,9 +123,7 @@ unary(coi_call *call, coi_unary_kind kind)
     unary_job              job;
 
     job.isa = call->ctx->runtime->isa;
-    job.loop = tables[job.isa]->at[kind][compute.type];
-    if (job.loop == NULL)
-        job.loop = coi_unary_loops_rare.at[kind][compute.type];
+    job.loop = loop_for(job.isa, kind, compute);
     if (n <= COI_PARALLEL_ELEMENTS && compute.dtype == x->dtype) {
         job.loop(call->out[0]->u.tensor.data, x->u.tensor.data, n);
         return CO_OK;
@@ -104,7 +131,7 @@ unary(coi_call *call, coi_unary_kind kind)
     job.dtype = (co_dtype)x->dtype;
     job.out_dtype = (co_dtype)call->out[0]->dtype;
     job.compute_dtype = (co_dtype)compute.dtype;
-    job.result = kind >= COI_ISNAN ? CO_BOOL : job.compute_dtype;
+    job.result = result_of(kind, compute);
     job.out = COI_OUT(call, 0, char);
     job.x = COI_IN(call, 0, char);
     job.n = n;

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls that are made while a function is captured, and are no part of it. */
+#include "function/control_flow.h"
+
+static co_value *
+call(co_context *ctx, co_fn fn, co_value *args, void *user)
+{
+    size_t    entries = ctx->num_entries, blocks = ctx->num_blocks, floor;
+    co_value *result;
+
+    co_block_begin(ctx);
+    floor = coi_function_begin(ctx);
+    result = ctx->error.code == CO_OK ? fn(ctx, args, user) : NULL;
+    coi_function_end(ctx, floor);
+    coi_pop_to(ctx, entries);
+    if (ctx->error.code != CO_OK)
+        result = NULL;
+    else if (result == NULL)
+        result = co_none(ctx);
+    else if (!coi_check_result(ctx, result, "init_scope", "function"))
+        result = NULL;
+    if (result != NULL)
+        coi_ref(result);
+    coi_blocks_unwind(ctx, blocks);
+    return result != NULL ? coi_own(ctx, result) : NULL;
+}
+
+co_value *
+co_init_scope(co_context *ctx, co_fn fn, co_value *args, void *user)
+{
+    co_site_info      site;
+    coi_capture_pause pause;
+    co_value         *result;
+
+    COI_ENTER(ctx, "init_scope", NULL);
+    if (!coi_check_body(ctx, fn, 2, "fn") ||
+        (args = coi_check_args(ctx, args, 3, "args", true)) == NULL)
+        return NULL;
+    site = ctx->site;
+    pause = coi_capture_suspend(ctx);
+    result = call(ctx, fn, args, user);
+    coi_capture_resume(ctx, &pause);
+    if (ctx->error.code == CO_OK)
+        coi_copy_site(&ctx->site, &site);
+    return result;
+}

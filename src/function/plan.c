@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plans: what is made of a recording, and how it is run.
+ *
+ * The cells that kernels get stay the same from run to run, and so do the calls. A run sets the
+ * addresses of the data in them: of inputs and variables, of new tensors for what the region leaves
+ * behind, and of the arena for everything else.
+ */
+#include "function/plan.h"
+
+#include "ops/engine/upcast.h"
+
+#include <string.h>
+
+#define NONE UINT32_MAX
+/* An arena of at most so many bytes belongs to its plan. */
+#define SMALL_ARENA 4096
+
+static bool
+is_bound(const coi_plan_value *value)
+{
+    return value->source == COI_PLAN_INPUT || value->source == COI_PLAN_VARIABLE ||
+           (value->source == COI_PLAN_COMPUTED && value->is_output);
+}
+
+static bool
+is_in_arena(const coi_plan_value *value)
+{
+    return value->source == COI_PLAN_COMPUTED && !value->is_output && !value->is_in_tile;
+}
+
+/* --- what is needed, and until when --- */
+
+static void
+mark_outputs(coi_plan *plan)
+{
+    for (size_t i = 0; i < plan->num_outputs; ++i)
+        plan->values[plan->values[plan->outputs[i].value].root].is_output = true;
+}
+
+/* From the last kernel to the first: one whose results nothing uses goes. `last` of a value that is
+ * not used is that of its own kernel. */
+static void
+find_last_uses(coi_plan *plan)
+{
+    for (size_t i = 0; i < plan->num_values; ++i)
+        plan->values[i].last = NONE;
+    for (size_t i = plan->num_kernels; i > 0; --i) {
+        coi_plan_kernel *kernel = &plan->kernels[i - 1];
+        const uint32_t  *in = plan->operands + kernel->values, *out = in + kernel->num_in;
+
+        kernel->is_dead = kernel->op->renew == NULL; /* that advances a counter in any case */
+        for (int k = 0; k < kernel->num_out; ++k)
+            if (plan->values[out[k]].last != NONE || plan->values[out[k]].is_output)
+                kernel->is_dead = false;
+        for (int k = 0; !kernel->is_dead && k < kernel->num_in; ++k) {
+            coi_plan_value *root = &plan->values[plan->values[in[k]].root];
+
+            if (root->last == NONE)
+                root->last = (uint32_t)(i - 1);
+        }
+        for (int k = 0; k < kernel->num_out; ++k)
+            if (plan->values[out[k]].last == NONE)
+                plan->values[out[k]].last = (uint32_t)(i - 1);
+    }
+}
+
+/* A place in the arena for what kernels make and the region drops. */
+static bool
+place_values(coi_plan *plan)
+{
+    size_t          n = 0, nbytes = (plan->num_values + 1) * sizeof(coi_plan_block);
+    coi_plan_block *blocks = coi_alloc(plan->memory, nbytes);
+
+    if (blocks == NULL)
+        return false;
+    for (size_t i = 0; i < plan->num_values; ++i) {
+        const coi_plan_value *value = &plan->values[i];
+
+        if (value->source == COI_PLAN_COMPUTED && !value->is_output)
+            plan->temporary_bytes += coi_tensor_nbytes(&value->cell);
+        if (!is_in_arena(value) || plan->kernels[value->first].is_dead)
+            continue;
+        /* A chain is one step: nothing that it makes takes the place of what it uses. */
+        blocks[n++] = (coi_plan_block){ coi_tensor_nbytes(&value->cell), 0,
+                                        plan->kernels[value->first].first,
+                                        plan->kernels[value->last].last };
+    }
+    plan->arena_bytes = coi_plan_place(plan->memory, blocks, n, plan->num_kernels);
+    n = 0;
+    for (size_t i = 0; plan->arena_bytes != SIZE_MAX && i < plan->num_values; ++i)
+        if (is_in_arena(&plan->values[i]) && !plan->kernels[plan->values[i].first].is_dead)
+            plan->values[i].offset = blocks[n++].offset;
+    coi_free(plan->memory, blocks, nbytes);
+    if (plan->arena_bytes <= SMALL_ARENA)
+        plan->small_arena = coi_alloc(plan->memory, plan->arena_bytes);
+    return plan->arena_bytes != SIZE_MAX &&
+           (plan->arena_bytes > SMALL_ARENA || plan->small_arena != NULL);
+}
+
+/* --- calls --- */
+
+static size_t
+shown_bytes(const coi_plan *plan)
+{
+    return (2 * plan->num_values + 2) * sizeof(uint32_t);
+}
+
+/* The values that show the data of each root, root after root. */
+static bool
+sort_by_root(coi_plan *plan)
+{
+    size_t    n = plan->num_values;
+    uint32_t *first = coi_calloc(plan->memory, shown_bytes(plan));
+
+    if (first == NULL)
+        return false;
+    plan->first_shown = first;
+    plan->shown = first + n + 1;
+    for (size_t i = 0; i < n; ++i)
+        ++first[plan->values[i].root];
+    for (size_t i = 1; i <= n; ++i)
+        first[i] += first[i - 1]; /* where the next root begins */
+    for (size_t i = n; i > 0; --i)
+        plan->shown[--first[plan->values[i - 1].root]] = (uint32_t)(i - 1);
+    return true;
+}
+
+static bool
+find_bound(coi_plan *plan)
+{
+    size_t nbytes = (plan->num_values + 1) * sizeof(uint32_t);
+
+    plan->bound = coi_alloc(plan->memory, nbytes);
+    plan->tensors = coi_calloc(plan->memory, (plan->num_values + 1) * sizeof(co_value *));
+    if (plan->bound == NULL || plan->tensors == NULL)
+        return false;
+    for (size_t i = 0; i < plan->num_values; ++i) {
+        if (!is_bound(&plan->values[i]))
+            continue;
+        plan->values[i].position = (uint32_t)plan->num_bound;
+        plan->bound[plan->num_bound++] = (uint32_t)i;
+    }
+    for (size_t i = 0; i < plan->num_outputs; ++i) {
+        const coi_plan_value *root = &plan->values[plan->values[plan->outputs[i].value].root];
+
+        if (is_bound(root))
+            plan->outputs[i].bound = root->position;
+    }
+    return true;
+}
+
+static bool
+make_calls(co_context *ctx, coi_plan *plan)
+{
+    plan->calls = coi_calloc(plan->memory, (plan->num_kernels + 1) * sizeof(*plan->calls));
+    plan->cells = coi_alloc(plan->memory, (plan->num_operands + 1) * sizeof(*plan->cells));
+    if (plan->calls == NULL || plan->cells == NULL)
+        return false;
+    for (size_t i = 0; i < plan->num_operands; ++i)
+        plan->cells[i] = &plan->values[plan->operands[i]].cell;
+    for (size_t i = 0; i < plan->num_kernels; ++i) {
+        coi_plan_kernel *kernel = &plan->kernels[i];
+        coi_call        *call = &plan->calls[i];
+
+        call->ctx = ctx;
+        call->op = kernel->op;
+        call->device = kernel->device;
+        call->in = plan->cells + kernel->values;
+        call->num_in = kernel->num_in;
+        call->attrs = kernel->attrs;
+        call->num_out = kernel->num_out;
+        for (int k = 0; k < kernel->num_out; ++k)
+            call->out[k] = call->in[kernel->num_in + k];
+        kernel->first = kernel->last = (uint32_t)i;
+    }
+    plan->ctx = ctx;
+    return true;
+}
+
+/* What a run starts: kernels that are needed, and chains at the place of their first kernel. */
+static bool
+make_starts(coi_plan *plan)
+{
+    uint32_t chain = 0;
+
+    plan->starts = coi_alloc(plan->memory, (plan->num_kernels + 1) * sizeof(*plan->starts));
+    if (plan->starts == NULL)
+        return false;
+    for (uint32_t i = 0; i < plan->num_kernels; ++i) {
+        const coi_plan_kernel *kernel = &plan->kernels[i];
+
+        if (kernel->is_dead)
+            continue;
+        plan->starts[plan->num_starts++] = (coi_plan_start){ i, kernel->first != kernel->last
+                                                                    ? chain++
+                                                                    : NONE };
+        i = kernel->last;
+    }
+    return true;
+}
+
+/* Let all values that show the data of a root find it at `data`. */
+static void
+set_data(coi_plan *plan, uint32_t root, void *data)
+{
+    for (uint32_t i = plan->first_shown[root]; i < plan->first_shown[root + 1]; ++i)
+        plan->values[plan->shown[i]].cell.u.tensor.data = data;
+}
+
+bool
+coi_plan_finish(co_context *ctx, coi_plan *plan)
+{
+    mark_outputs(plan);
+    find_last_uses(plan);
+    if (!make_calls(ctx, plan) || !coi_plan_fuse(plan) || !make_starts(plan) ||
+        !place_values(plan) || !sort_by_root(plan) || !find_bound(plan))
+        return false;
+    for (size_t i = 0; i < plan->num_values; ++i)
+        if (plan->values[i].source == COI_PLAN_CONSTANT)
+            set_data(plan, (uint32_t)i, coi_data_on_host(plan->values[i].held));
+    return true;
+}
+
+void
+coi_plan_destroy(coi_heap *heap, coi_plan *plan)
+{
+    coi_memory *memory = plan->memory;
+
+    for (size_t i = 0; i < plan->num_kernels; ++i) {
+        const coi_attrs_rule *rule = &plan->kernels[i].op->attrs_rule;
+
+        if (plan->kernels[i].attrs != NULL && rule->destroy != NULL)
+            rule->destroy(heap, plan->kernels[i].attrs);
+        coi_free(memory, plan->kernels[i].attrs, rule->size);
+    }
+    for (size_t i = 0; i < plan->num_values; ++i)
+        coi_unref(heap, plan->values[i].held);
+    for (size_t i = 0; i < plan->num_inputs; ++i)
+        coi_unref(heap, plan->inputs[i].variable);
+    coi_free(memory, plan->inputs, (plan->num_inputs + 1) * sizeof(*plan->inputs));
+    coi_free(memory, plan->outputs, (plan->num_outputs + 1) * sizeof(*plan->outputs));
+    coi_free(memory, plan->calls, (plan->num_kernels + 1) * sizeof(*plan->calls));
+    if (plan->small_arena != NULL)
+        coi_free(memory, plan->small_arena, plan->arena_bytes);
+    coi_free(memory, plan->starts, (plan->num_kernels + 1) * sizeof(*plan->starts));
+    coi_free(memory, plan->chains, plan->cap_chains * sizeof(*plan->chains));
+    coi_free(memory, plan->chain_steps, (plan->num_kernels + 1) * sizeof(*plan->chain_steps));
+    coi_free(memory, plan->cells, (plan->num_operands + 1) * sizeof(*plan->cells));
+    coi_free(memory, plan->bound, (plan->num_values + 1) * sizeof(*plan->bound));
+    coi_free(memory, plan->tensors, (plan->num_values + 1) * sizeof(*plan->tensors));
+    coi_free(memory, plan->first_shown, shown_bytes(plan));
+    coi_free(memory, plan->values, plan->cap_values * sizeof(*plan->values));
+    coi_free(memory, plan->kernels, plan->cap_kernels * sizeof(*plan->kernels));
+    coi_free(memory, plan->operands, plan->cap_operands * sizeof(*plan->operands));
+    coi_free(memory, plan, sizeof(*plan));
+}
+
+/* --- a run --- */
+
+static bool
+is_of_type(const co_value *cell, const co_value *tensor)
+{
+    return tensor->dtype == cell->dtype && tensor->u.tensor.device == cell->u.tensor.device &&
+           coi_same_shape(cell, tensor);
+}
+
+bool
+coi_plan_fits(const coi_plan *plan, const co_context *ctx, int64_t key, co_value *const *slots)
+{
+    if (plan->device != ctx->device || plan->key != key)
+        return false;
+    for (size_t i = 0; i < plan->num_inputs; ++i) {
+        const coi_plan_input *input = &plan->inputs[i];
+        const co_value       *given = slots[input->slot];
+
+        if (input->variable != NULL) {
+            if (!coi_is_variable(given) || given->u.variable != input->variable->u.variable)
+                return false;
+        } else {
+            const coi_plan_value *value = &plan->values[input->value];
+
+            if (given->kind != CO_KIND_TENSOR || !is_of_type(&value->cell, given) ||
+                given != slots[value->slot])
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The tensor that a variable is now; *fits is false if it is not of the type that it was. */
+static co_value *
+read_variable(co_context *ctx, const coi_plan_value *value, bool *fits)
+{
+    co_value *tensor = coi_as_tensor(ctx, value->held, CO_DTYPE_NONE);
+
+    *fits = tensor != NULL && is_of_type(&value->cell, tensor);
+    return tensor;
+}
+
+/* A new tensor for what the region leaves behind. */
+static co_value *
+make_output(co_context *ctx, const co_value *cell)
+{
+    co_value *tensor = coi_tensor_new(&ctx->heap, cell->u.tensor.device, (co_dtype)cell->dtype,
+                                      cell->u.tensor.dims, cell->ndim, cell->u.tensor.num_elements,
+                                      coi_err(ctx));
+
+    if (tensor == NULL)
+        coi_failed(ctx);
+    return tensor;
+}
+
+static bool
+bind_data(co_context *ctx, coi_plan *plan, co_value *const *slots, bool *fits)
+{
+    for (size_t i = 0; i < plan->num_bound; ++i) {
+        uint32_t              root = plan->bound[i];
+        const coi_plan_value *value = &plan->values[root];
+        const co_value       *tensor;
+
+        if (value->source == COI_PLAN_INPUT)
+            tensor = slots[value->slot];
+        else if (value->source == COI_PLAN_VARIABLE)
+            tensor = plan->tensors[i] = read_variable(ctx, value, fits);
+        else
+            tensor = plan->tensors[i] = make_output(ctx, &value->cell);
+        if (tensor == NULL || !*fits)
+            return false;
+        set_data(plan, root, coi_data_on_host(tensor));
+    }
+    return true;
+}
+
+static void
+bind_arena(coi_plan *plan, char *data)
+{
+    if (plan->arena_data == data)
+        return;
+    plan->arena_data = data;
+    for (size_t i = 0; i < plan->num_values; ++i)
+        if (is_in_arena(&plan->values[i]))
+            set_data(plan, (uint32_t)i, data + plan->values[i].offset);
+}
+
+static void
+bind_context(coi_plan *plan, co_context *ctx)
+{
+    if (plan->ctx == ctx)
+        return;
+    plan->ctx = ctx;
+    for (size_t i = 0; i < plan->num_kernels; ++i)
+        plan->calls[i].ctx = ctx;
+}
+
+static co_code
+run_kernel(coi_call *call)
+{
+    const coi_op *op = call->op;
+
+    if (op->upcasts && coi_is_half(call->out[0]))
+        return coi_run_upcast(call, op->run != NULL ? op->run : op->ref);
+    return op->run != NULL ? op->run(call) : op->ref(call);
+}
+
+/* For messages of what comes next. */
+static void
+enter_step(co_context *ctx, const coi_program_step *step)
+{
+    coi_copy_site(&ctx->site, &step->site);
+    ctx->call = step->call;
+}
+
+static bool
+run_starts(co_context *ctx, coi_plan *plan)
+{
+    const coi_program_step *steps = plan->program->steps;
+
+    for (size_t i = 0; i < plan->num_starts; ++i) {
+        const coi_plan_start  *start = &plan->starts[i];
+        const coi_plan_kernel *kernel = &plan->kernels[start->kernel];
+
+        coi_tick(ctx);
+        if (start->chain != NONE) {
+            coi_fused_run(&plan->chains[start->chain], kernel->device);
+            continue;
+        }
+        enter_step(ctx, &steps[kernel->step]);
+        if (kernel->op->renew != NULL)
+            kernel->op->renew(ctx, kernel->attrs);
+        if (run_kernel(&plan->calls[start->kernel]) != CO_OK)
+            return false;
+    }
+    return true;
+}
+
+/* The tensor that a value of the region shows: borrowed. */
+static co_value *
+base_of(const coi_plan *plan, const coi_plan_output *output, co_value *const *slots)
+{
+    const coi_plan_value *root = &plan->values[plan->values[output->value].root];
+
+    if (output->bound == NONE)
+        return root->held;
+    return root->source == COI_PLAN_INPUT ? slots[root->slot] : plan->tensors[output->bound];
+}
+
+/* What the region leaves behind: a reference, or NULL with an error. */
+static co_value *
+output_of(co_context *ctx, const coi_plan *plan, const coi_plan_output *output,
+          co_value *const *slots)
+{
+    const coi_plan_value *value = &plan->values[output->value];
+    co_value             *base = base_of(plan, output, slots), *view;
+
+    if (value->source != COI_PLAN_VIEW) {
+        coi_ref(base);
+        return base;
+    }
+    view = coi_tensor_view(&ctx->heap, base, value->cell.u.tensor.dims, value->cell.ndim,
+                           value->cell.u.tensor.num_elements, 0, coi_err(ctx));
+    if (view == NULL)
+        coi_failed(ctx);
+    else
+        view->u.tensor.device = value->cell.u.tensor.device;
+    return view;
+}
+
+static bool
+fill_slots(co_context *ctx, coi_plan *plan, co_value **slots)
+{
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < plan->num_outputs; ++i)
+        ok = (plan->outputs[i].tensor = output_of(ctx, plan, &plan->outputs[i], slots)) != NULL;
+    for (size_t i = 0; i < plan->num_outputs; ++i) {
+        coi_plan_output *output = &plan->outputs[i];
+
+        if (ok) {
+            coi_unref(&ctx->heap, slots[output->slot]);
+            slots[output->slot] = output->tensor;
+        } else {
+            coi_unref(&ctx->heap, output->tensor);
+        }
+        output->tensor = NULL;
+    }
+    return ok;
+}
+
+static bool
+run_in(co_context *ctx, coi_plan *plan, co_value **slots, char *arena)
+{
+    bind_arena(plan, arena);
+    bind_context(plan, ctx);
+    return run_starts(ctx, plan) && fill_slots(ctx, plan, slots);
+}
+
+/* In memory of the device's pool, which other plans have in their turn. */
+static bool
+run_in_pool(co_context *ctx, coi_plan *plan, co_value **slots)
+{
+    coi_buffer *arena = coi_buffer_alloc(plan->device, plan->arena_bytes, coi_err(ctx));
+    bool        ok;
+
+    if (arena == NULL) {
+        coi_failed(ctx);
+        return false;
+    }
+    ok = run_in(ctx, plan, slots, arena->data);
+    coi_buffer_unref(arena);
+    return ok;
+}
+
+bool
+coi_plan_run(co_context *ctx, coi_plan *plan, co_value **slots, bool *fits)
+{
+    bool ok;
+
+    *fits = true;
+    ok = bind_data(ctx, plan, slots, fits) &&
+         (plan->small_arena != NULL ? run_in(ctx, plan, slots, plan->small_arena)
+                                    : run_in_pool(ctx, plan, slots));
+    for (size_t i = 0; i < plan->num_bound; ++i) {
+        coi_unref(&ctx->heap, plan->tensors[i]);
+        plan->tensors[i] = NULL;
+    }
+    return ok;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plans: a part of a program as a list of kernels, for tensors of given types on given devices.
+ *
+ * A region is a sequence of calls of a program that start kernels and do nothing else; tapes that
+ * begin in it end in it. The first run of a region with tensors of some types makes its calls one
+ * after the other and records the kernels that they start: composite operators are taken apart,
+ * gradients are the kernels of their backward pass. Later runs with such tensors run the kernels,
+ * and nothing else: no call, no tape, no shape rule, no allocation for what is dropped before the
+ * region ends.
+ *
+ * A kernel gets the operands, attributes and shapes that it would get without a plan, so results
+ * have the same bits.
+ */
+#ifndef COI_FUNCTION_PLAN_H
+#define COI_FUNCTION_PLAN_H
+
+#include <cohort/function.h>
+
+#include "function/program.h"
+#include "ops/engine/kernel_recording.h"
+#include "ops/kernels/fused_elementwise.h"
+
+#define COI_MOST_PLANS 8 /* of a region: for as many combinations of types, or threads */
+
+/* Where the data of a value of a plan is. */
+typedef enum coi_plan_source {
+    COI_PLAN_INPUT,    /* in a slot, when the region begins */
+    COI_PLAN_VARIABLE, /* in a variable, then */
+    COI_PLAN_CONSTANT, /* in a tensor of the plan */
+    COI_PLAN_COMPUTED, /* made by a kernel */
+    COI_PLAN_VIEW      /* that of another value: its root */
+} coi_plan_source;
+
+typedef struct coi_plan_value {
+    co_value cell; /* what kernels get; nobody takes references to it */
+    uint8_t  source;
+    bool     is_constant; /* the same in every run */
+    bool     is_output;   /* of roots: its memory is that of a new tensor in every run */
+    uint32_t root;
+    uint32_t slot;        /* COI_PLAN_INPUT: the first that has it */
+    uint32_t first, last; /* of roots that are computed: the kernels that make it and use it last */
+    bool     is_in_tile;  /* used in one chain alone: it needs no memory */
+    co_value *held;       /* a reference to the tensor or variable; NULL: neither */
+    size_t    offset;     /* of roots: in the arena */
+    uint32_t  position;   /* of roots: in plan->bound */
+} coi_plan_value;
+
+/* A kernel while it is recorded. */
+typedef struct coi_plan_kernel {
+    const coi_op *op;
+    void         *attrs; /* a copy of its own, NULL without */
+    co_device    *device;
+    uint32_t      values; /* num_in operands, then num_out results, in plan->operands */
+    uint16_t      num_in, num_out;
+    uint32_t      step;        /* of the program */
+    uint32_t      first, last; /* kernels of its chain; itself if it is in none */
+    bool          is_dead;
+} coi_plan_kernel;
+
+/* A kernel or a chain that a run starts. */
+typedef struct coi_plan_start {
+    uint32_t kernel; /* the first of a chain */
+    uint32_t chain;  /* UINT32_MAX: none */
+} coi_plan_start;
+
+/* A slot that the region finds. */
+typedef struct coi_plan_input {
+    uint32_t  slot, value;
+    co_value *variable; /* that it must be, a reference; NULL: a tensor of the type of the value */
+} coi_plan_input;
+
+/* A slot that the region leaves behind. */
+typedef struct coi_plan_output {
+    uint32_t  slot, value;
+    uint32_t  bound;  /* position of its root in plan->bound; UINT32_MAX: the root is a constant */
+    co_value *tensor; /* at the end of a run: a reference */
+} coi_plan_output;
+
+typedef struct coi_plan {
+    coi_memory        *memory;
+    const coi_program *program;
+    atomic_flag        is_busy;
+    atomic_llong       num_runs; /* written by who has it */
+    co_device         *device;   /* current, when it was recorded */
+    int64_t            key;      /* of coi_op.plan_key */
+    coi_plan_value    *values;
+    size_t             num_values, cap_values;
+    coi_plan_kernel   *kernels;
+    size_t             num_kernels, cap_kernels;
+    uint32_t          *operands;
+    size_t             num_operands, cap_operands;
+    coi_plan_input    *inputs;
+    size_t             num_inputs;
+    coi_plan_output   *outputs;
+    size_t             num_outputs;
+    /* Made when the recording is complete. */
+    coi_call       *calls; /* num_kernels */
+    co_value      **cells; /* of operands, as calls have them */
+    coi_fused      *chains;
+    size_t          num_chains, cap_chains;
+    coi_fused_step *chain_steps; /* of all chains */
+    size_t          num_chain_steps;
+    coi_plan_start *starts; /* what a run does, in order */
+    size_t          num_starts;
+    uint32_t       *bound; /* roots whose data each run brings: inputs, variables, outputs */
+    size_t          num_bound;
+    co_value *
+        *tensors; /* during a run: of variables and outputs, by position in bound; references */
+    uint32_t   *shown;       /* values by root */
+    uint32_t   *first_shown; /* by root: position in shown; one more than there are values */
+    size_t      arena_bytes, temporary_bytes; /* planned; the sum of what it is planned for */
+    char       *small_arena; /* of its own; NULL: each run takes one from the pool */
+    char       *arena_data;  /* that cells were bound to last */
+    co_context *ctx;         /* the same */
+} coi_plan;
+
+/* A region of a program. */
+typedef struct coi_region {
+    size_t      first, end; /* steps */
+    uint32_t   *in, *out;   /* slots: made before it and used in it; made in it and used after it */
+    size_t      num_in, num_out, cap_in, cap_out;
+    uint32_t   *dropped; /* those of `in` that nothing after it uses */
+    size_t      num_dropped, cap_dropped;
+    bool        has_key; /* a call in it has a plan_key */
+    coi_lock    lock;    /* of adding a plan: once it is there it stays */
+    coi_plan   *plans[COI_MOST_PLANS];
+    atomic_uint num_plans, num_failures;
+} coi_region;
+
+typedef struct coi_plan_recording coi_plan_recording; /* plan_recording.c */
+
+/* region.c. Find the regions of a complete program; false with an error. */
+bool coi_program_find_regions(co_context *ctx, coi_program *program);
+void coi_regions_destroy(coi_heap *heap, coi_program *program);
+/*
+ * Run a region by a plan: whether it was run, or failed with an error in ctx. False without an
+ * error: there is no plan for these values, or ctx cannot run one; make the calls. Where *recorder
+ * is not NULL then, they are to be recorded: coi_region_end is called when they were made.
+ */
+bool coi_region_run(co_context *ctx, const coi_program *program, coi_region *region,
+                    co_value **slots, coi_plan_recording **recorder);
+void coi_region_end(co_context *ctx, coi_region *region, co_value **slots,
+                    coi_plan_recording *recorder);
+
+/* What there is to say about the plans of a program, added to what is there. */
+void coi_regions_count(coi_program *program, co_function_stats *stats);
+
+/* plan_recording.c. Begin to record the kernels of ctx; NULL without memory, and without an
+ * error. */
+coi_plan_recording *coi_plan_record(co_context *ctx, const coi_program *program,
+                                    const coi_region *region, co_value *const *slots, int64_t key);
+/* The calls of this step come next. */
+void coi_plan_record_step(coi_plan_recording *recording, size_t step);
+/* End it: the plan, or NULL with the reason why there is none in *why. */
+coi_plan *coi_plan_recorded(co_context *ctx, coi_plan_recording *recording,
+                            const coi_region *region, co_value *const *slots, const char **why);
+
+/* plan.c */
+/* Make a plan that was recorded ready to run; false without memory. */
+bool coi_plan_finish(co_context *ctx, coi_plan *plan);
+/* Whether these values of slots are of the types that a plan is for. */
+bool coi_plan_fits(const coi_plan *plan, const co_context *ctx, int64_t key,
+                   co_value *const *slots);
+/* Run it, once it is taken (is_busy): *fits is false, and nothing happened, if a variable is not
+ * what it was. False with an error. */
+bool coi_plan_run(co_context *ctx, coi_plan *plan, co_value **slots, bool *fits);
+void coi_plan_destroy(coi_heap *heap, coi_plan *plan);
+
+/*
+ * fusion.c. Find chains of element-wise kernels: the kernels of a chain follow each other, first
+ * and last are set in them, and results that nothing else uses are marked. To be called when it is
+ * known what is dead; calls have their operands. False without memory.
+ */
+bool coi_plan_fuse(coi_plan *plan);
+
+/* plan_memory.c. Give blocks that live from step `first` to step `last` offsets in one arena: its
+ * size. Blocks are in order of `first`. SIZE_MAX without memory. */
+typedef struct coi_plan_block {
+    size_t   nbytes, offset;
+    uint32_t first, last;
+} coi_plan_block;
+size_t coi_plan_place(coi_memory *memory, coi_plan_block *blocks, size_t n, size_t num_steps);
+
+#endif

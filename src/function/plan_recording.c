@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Recording a plan: the kernels that the calls of a region start, with the values that they use.
+ *
+ * Every operand must be known: made by a recorded kernel, found in a slot or variable, or made by
+ * the host of its own numbers. An operand of which nothing is known ends the recording, and so does
+ * a host that reads what is not the same in every run, or an effect. So a plan that exists is
+ * right.
+ */
+#include "function/plan.h"
+#include "function/value_tree.h"
+
+#include <string.h>
+
+#define NONE UINT32_MAX
+/* Results that are the same in every run are kept instead of computed, up to so many elements. */
+#define MOST_FOLDED 4096
+
+/* Numbers by a 64-bit key: open addressing, at most half full. */
+typedef struct number_map {
+    uint64_t *keys; /* 0: free */
+    uint32_t *numbers;
+    size_t    capacity, count;
+} number_map;
+
+struct coi_plan_recording {
+    coi_kernel_recorder recorder; /* first */
+    co_context         *ctx;
+    coi_plan           *plan;
+    number_map          cells;   /* values, by the address of the tensor */
+    number_map          kernels; /* by a hash of what they compute */
+    co_value          **held;    /* references that keep addresses from being used again */
+    size_t              num_held, cap_held;
+    uint32_t            step;
+    const char         *failure; /* why there is no plan; NULL: none yet */
+};
+typedef coi_plan_recording recording;
+
+static void
+fail(recording *r, const char *why)
+{
+    if (r->failure == NULL)
+        r->failure = why;
+}
+
+/* --- maps --- */
+
+static size_t
+place_of(const number_map *map, uint64_t key)
+{
+    size_t at = (size_t)((key * UINT64_C(0x9E3779B97F4A7C15)) >> 20) & (map->capacity - 1);
+
+    while (map->keys[at] != 0 && map->keys[at] != key)
+        at = (at + 1) & (map->capacity - 1);
+    return at;
+}
+
+static uint32_t
+find(const number_map *map, uint64_t key)
+{
+    size_t at;
+
+    if (map->count == 0)
+        return NONE;
+    at = place_of(map, key);
+    return map->keys[at] == key ? map->numbers[at] : NONE;
+}
+
+static size_t
+map_bytes(const number_map *map)
+{
+    return map->capacity * (sizeof(*map->keys) + sizeof(*map->numbers));
+}
+
+static bool
+grow_map(coi_memory *memory, number_map *map)
+{
+    number_map more = { NULL, NULL, map->capacity > 0 ? 2 * map->capacity : 256, map->count };
+
+    more.keys = coi_calloc(memory, map_bytes(&more));
+    if (more.keys == NULL)
+        return false;
+    more.numbers = (uint32_t *)(more.keys + more.capacity);
+    for (size_t i = 0; i < map->capacity; ++i)
+        if (map->keys[i] != 0) {
+            size_t at = place_of(&more, map->keys[i]);
+
+            more.keys[at] = map->keys[i];
+            more.numbers[at] = map->numbers[i];
+        }
+    coi_free(memory, map->keys, map_bytes(map));
+    *map = more;
+    return true;
+}
+
+static bool
+put(coi_memory *memory, number_map *map, uint64_t key, uint32_t number)
+{
+    size_t at;
+
+    if (2 * (map->count + 1) > map->capacity && !grow_map(memory, map))
+        return false;
+    at = place_of(map, key);
+    map->count += map->keys[at] == 0;
+    map->keys[at] = key;
+    map->numbers[at] = number;
+    return true;
+}
+
+/* --- values --- */
+
+/* The value that a tensor is; NONE: not known. A tensor that a kernel made may have died, and its
+ * cell be another tensor now: then the mark is gone. */
+static uint32_t
+value_of(const recording *r, const co_value *tensor)
+{
+    uint32_t found = find(&r->cells, (uint64_t)(uintptr_t)tensor);
+
+    if (found == NONE)
+        return NONE;
+    return (tensor->flags & COI_FLAG_RECORDED) != 0 ||
+                   r->plan->values[found].source < COI_PLAN_COMPUTED
+               ? found
+               : NONE;
+}
+
+/* Keep the tensor until the recording ends. */
+static bool
+hold(recording *r, co_value *tensor)
+{
+    if (!coi_grow(r->plan->memory, (void **)&r->held, &r->cap_held, r->num_held + 1,
+                  sizeof(*r->held)))
+        return false;
+    coi_ref(tensor);
+    r->held[r->num_held++] = tensor;
+    return true;
+}
+
+static void
+copy_type(co_value *cell, const co_value *tensor)
+{
+    memset(cell, 0, sizeof(*cell));
+    cell->kind = CO_KIND_TENSOR;
+    cell->dtype = tensor->dtype;
+    cell->ndim = tensor->ndim;
+    cell->u.tensor.device = tensor->u.tensor.device;
+    cell->u.tensor.num_elements = tensor->u.tensor.num_elements;
+    for (int i = 0; i < tensor->ndim; ++i)
+        cell->u.tensor.dims[i] = tensor->u.tensor.dims[i];
+}
+
+/* A new value of the plan, of the type of a tensor: its number, or NONE. */
+static uint32_t
+add_value(recording *r, co_value *tensor, coi_plan_source source)
+{
+    coi_plan       *plan = r->plan;
+    uint32_t        number = (uint32_t)plan->num_values;
+    coi_plan_value *value;
+
+    if (tensor->dtype == CO_STRING)
+        fail(r, "strings");
+    if (!coi_grow(plan->memory, (void **)&plan->values, &plan->cap_values, plan->num_values + 1,
+                  sizeof(*plan->values)) ||
+        !put(plan->memory, &r->cells, (uint64_t)(uintptr_t)tensor, number) ||
+        (source < COI_PLAN_COMPUTED && !hold(r, tensor))) {
+        fail(r, "no memory");
+        return NONE;
+    }
+    value = &plan->values[plan->num_values++];
+    memset(value, 0, sizeof(*value));
+    copy_type(&value->cell, tensor);
+    value->source = (uint8_t)source;
+    value->root = number;
+    value->is_constant = source == COI_PLAN_CONSTANT;
+    return number;
+}
+
+static void
+add_constant(recording *r, co_value *tensor)
+{
+    uint32_t number = add_value(r, tensor, COI_PLAN_CONSTANT);
+
+    if (number == NONE)
+        return;
+    coi_ref(tensor);
+    r->plan->values[number].held = tensor;
+}
+
+/* A tensor with the data of a value, and perhaps another shape. */
+static void
+add_view(recording *r, uint32_t of, co_value *tensor)
+{
+    uint32_t number = add_value(r, tensor, COI_PLAN_VIEW);
+
+    if (number == NONE)
+        return;
+    r->plan->values[number].root = r->plan->values[of].root;
+    r->plan->values[number].is_constant = r->plan->values[of].is_constant;
+    tensor->flags |= COI_FLAG_RECORDED;
+}
+
+/* --- what the recorder is shown --- */
+
+static void
+note_constant(coi_kernel_recorder *recorder, co_value *tensor)
+{
+    recording *r = (recording *)(void *)recorder;
+
+    if (r->failure == NULL)
+        add_constant(r, tensor);
+}
+
+/* What one tensor is now, a variable and an input, may be two in the next run. */
+static void
+note_variable(recording *r, co_value *variable, co_value *tensor, uint32_t known)
+{
+    if (known == NONE) {
+        known = add_value(r, tensor, COI_PLAN_VARIABLE);
+        if (known == NONE)
+            return;
+        coi_ref(variable);
+        r->plan->values[known].held = variable;
+    } else if (r->plan->values[known].source != COI_PLAN_VARIABLE ||
+               r->plan->values[known].held->u.variable != variable->u.variable) {
+        fail(r, "a variable that shares its tensor");
+    }
+}
+
+static void
+note_operand(coi_kernel_recorder *recorder, co_value *given, co_value *tensor)
+{
+    recording *r = (recording *)(void *)recorder;
+    uint32_t   number;
+
+    if (r->failure != NULL || given == tensor)
+        return;
+    number = value_of(r, tensor);
+    if (coi_is_variable(given))
+        note_variable(r, given, tensor, number);
+    else if (number == NONE && given->kind == CO_KIND_TENSOR &&
+             (number = value_of(r, given)) != NONE)
+        add_view(r, number, tensor);
+}
+
+static void
+note_host_read(coi_kernel_recorder *recorder, const co_value *tensor)
+{
+    recording *r = (recording *)(void *)recorder;
+    uint32_t   number = value_of(r, tensor);
+
+    if (number == NONE || !r->plan->values[number].is_constant)
+        fail(r, "the host reads a tensor");
+}
+
+static void
+note_other(coi_kernel_recorder *recorder, const char *what)
+{
+    fail((recording *)(void *)recorder, what);
+}
+
+/* --- kernels --- */
+
+static bool
+find_operands(recording *r, const coi_call *call, uint32_t *numbers)
+{
+    for (int i = 0; i < call->num_in; ++i) {
+        numbers[i] = value_of(r, call->in[i]);
+        if (numbers[i] == NONE) {
+            fail(r, "an operand that no kernel made");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether the results are the same in every run, and small: they become constants. */
+static bool
+is_folded(const recording *r, const coi_call *call, const uint32_t *numbers, bool *is_constant)
+{
+    int64_t total = 0;
+
+    *is_constant = call->op->renew == NULL;
+    for (int i = 0; i < call->num_in; ++i)
+        *is_constant = *is_constant && r->plan->values[numbers[i]].is_constant;
+    for (int i = 0; i < call->num_out; ++i)
+        total += call->out[i]->u.tensor.num_elements;
+    return *is_constant && total <= MOST_FOLDED;
+}
+
+static uint64_t
+hash_bytes(uint64_t hash, const void *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; ++i)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001B3);
+    return hash;
+}
+
+static uint64_t
+hash_call(const coi_call *call, const uint32_t *numbers)
+{
+    uint64_t hash = hash_bytes(UINT64_C(0xCBF29CE484222325), &call->op, sizeof(call->op));
+
+    hash = hash_bytes(hash, &call->device, sizeof(call->device));
+    hash = hash_bytes(hash, call->attrs, call->op->attrs_rule.size);
+    hash = hash_bytes(hash, numbers, (size_t)call->num_in * sizeof(*numbers));
+    return hash != 0 ? hash : 1;
+}
+
+/* A kernel that computed the same before; NONE. Attributes that own something are not compared. */
+static uint32_t
+find_same(const recording *r, const coi_call *call, const uint32_t *numbers, uint64_t hash)
+{
+    const coi_plan        *plan = r->plan;
+    uint32_t               at = find(&r->kernels, hash);
+    const coi_plan_kernel *kernel = at != NONE ? &plan->kernels[at] : NULL;
+
+    if (kernel == NULL || kernel->op != call->op || kernel->device != call->device ||
+        kernel->num_in != call->num_in || kernel->num_out != call->num_out)
+        return NONE;
+    if (memcmp(plan->operands + kernel->values, numbers, (size_t)call->num_in * sizeof(*numbers)) !=
+        0)
+        return NONE;
+    return call->op->attrs_rule.size == 0 ||
+                   memcmp(kernel->attrs, call->attrs, call->op->attrs_rule.size) == 0
+               ? at
+               : NONE;
+}
+
+/* Its results are those of the earlier kernel. */
+static void
+take_results(recording *r, const coi_call *call, const coi_plan_kernel *same)
+{
+    for (int i = 0; i < call->num_out; ++i) {
+        uint32_t number = r->plan->operands[same->values + same->num_in + (uint32_t)i];
+
+        call->out[i]->flags |= COI_FLAG_RECORDED;
+        if (!put(r->plan->memory, &r->cells, (uint64_t)(uintptr_t)call->out[i], number))
+            fail(r, "no memory");
+    }
+}
+
+static bool
+copy_attrs(recording *r, coi_plan_kernel *kernel, const void *attrs)
+{
+    const coi_attrs_rule *rule = &kernel->op->attrs_rule;
+
+    if (rule->size == 0)
+        return true;
+    kernel->attrs = coi_alloc(r->plan->memory, rule->size);
+    if (kernel->attrs == NULL)
+        return false;
+    memcpy(kernel->attrs, attrs, rule->size);
+    if (rule->copy == NULL || rule->copy(&r->ctx->heap, kernel->attrs, attrs))
+        return true;
+    coi_free(r->plan->memory, kernel->attrs, rule->size);
+    kernel->attrs = NULL;
+    return false;
+}
+
+static void
+add_results(recording *r, const coi_call *call, bool is_constant)
+{
+    coi_plan *plan = r->plan;
+
+    for (int i = 0; i < call->num_out; ++i) {
+        uint32_t number = add_value(r, call->out[i], COI_PLAN_COMPUTED);
+
+        if (number == NONE)
+            return;
+        plan->values[number].is_constant = is_constant;
+        plan->values[number].first = (uint32_t)plan->num_kernels;
+        call->out[i]->flags |= COI_FLAG_RECORDED;
+        plan->operands[plan->num_operands++] = number;
+    }
+}
+
+static void
+add_kernel(recording *r, const coi_call *call, const uint32_t *numbers, bool is_constant)
+{
+    coi_plan       *plan = r->plan;
+    size_t          n = (size_t)(call->num_in + call->num_out);
+    coi_plan_kernel kernel = { .op = call->op,
+                               .device = call->device,
+                               .values = (uint32_t)plan->num_operands,
+                               .num_in = (uint16_t)call->num_in,
+                               .num_out = (uint16_t)call->num_out,
+                               .step = r->step };
+
+    if (!coi_grow(plan->memory, (void **)&plan->kernels, &plan->cap_kernels, plan->num_kernels + 1,
+                  sizeof(*plan->kernels)) ||
+        !coi_grow(plan->memory, (void **)&plan->operands, &plan->cap_operands,
+                  plan->num_operands + n, sizeof(*plan->operands)) ||
+        !copy_attrs(r, &kernel, call->attrs)) {
+        fail(r, "no memory");
+        return;
+    }
+    if (call->num_in > 0)
+        memcpy(plan->operands + plan->num_operands, numbers,
+               (size_t)call->num_in * sizeof(*numbers));
+    plan->num_operands += (size_t)call->num_in;
+    add_results(r, call, is_constant);
+    plan->kernels[plan->num_kernels++] = kernel;
+}
+
+static void
+record_kernel(recording *r, const coi_call *call, const uint32_t *numbers)
+{
+    bool     is_constant, folded = is_folded(r, call, numbers, &is_constant);
+    bool     compares = call->op->renew == NULL && call->op->attrs_rule.copy == NULL;
+    uint64_t hash = compares ? hash_call(call, numbers) : 0;
+    uint32_t same = compares ? find_same(r, call, numbers, hash) : NONE;
+
+    if (folded) {
+        for (int i = 0; i < call->num_out; ++i)
+            add_constant(r, call->out[i]);
+    } else if (same != NONE) {
+        take_results(r, call, &r->plan->kernels[same]);
+    } else {
+        if (compares && !put(r->plan->memory, &r->kernels, hash, (uint32_t)r->plan->num_kernels))
+            fail(r, "no memory");
+        add_kernel(r, call, numbers, is_constant);
+    }
+}
+
+static void
+note_kernel(coi_kernel_recorder *recorder, const coi_call *call)
+{
+    recording *r = (recording *)(void *)recorder;
+    uint32_t   few[16], *numbers = few;
+    size_t     nbytes = (size_t)call->num_in * sizeof(*numbers);
+
+    if (r->failure != NULL)
+        return;
+    if (nbytes > sizeof(few) && (numbers = coi_small_alloc(&r->ctx->heap, nbytes)) == NULL) {
+        fail(r, "no memory");
+        return;
+    }
+    if (find_operands(r, call, numbers)) {
+        if (call->op->view)
+            add_view(r, numbers[0], call->out[0]);
+        else
+            record_kernel(r, call, numbers);
+    }
+    if (numbers != few)
+        coi_small_free(&r->ctx->heap, numbers, nbytes);
+}
+
+/* --- begin and end --- */
+
+/* What the slots hold when the region begins. One tensor in two of them is one value, and must be
+ * one in every run. */
+static void
+add_input(recording *r, coi_plan_input *input, co_value *value)
+{
+    if (coi_is_variable(value)) {
+        coi_ref(value);
+        input->variable = value;
+    } else if (value->kind != CO_KIND_TENSOR) {
+        fail(r, "an input that is no tensor");
+    } else if ((input->value = value_of(r, value)) == NONE) {
+        input->value = add_value(r, value, COI_PLAN_INPUT);
+        if (input->value != NONE)
+            r->plan->values[input->value].slot = input->slot;
+    }
+}
+
+static void
+add_inputs(recording *r, const coi_region *region, co_value *const *slots)
+{
+    coi_plan *plan = r->plan;
+
+    plan->inputs = coi_calloc(plan->memory, (region->num_in + 1) * sizeof(*plan->inputs));
+    if (plan->inputs == NULL) {
+        fail(r, "no memory");
+        return;
+    }
+    plan->num_inputs = region->num_in;
+    for (size_t i = 0; i < region->num_in; ++i) {
+        plan->inputs[i].slot = region->in[i];
+        add_input(r, &plan->inputs[i], slots[region->in[i]]);
+    }
+}
+
+static bool
+is_added(const co_value *leaf, void *arg)
+{
+    recording *r = arg;
+    co_value  *constant = (co_value *)(uintptr_t)leaf;
+    uint32_t   number;
+
+    if (leaf->kind != CO_KIND_TENSOR)
+        return true;
+    number = value_of(r, leaf);
+    if (number == NONE)
+        add_constant(r, constant);
+    else if (r->plan->values[number].source == COI_PLAN_INPUT)
+        fail(r, "an input that is a constant too");
+    return r->failure == NULL;
+}
+
+/* Tensors that the function had when it was captured. */
+static void
+add_captured(recording *r, const coi_region *region)
+{
+    for (size_t i = region->first; i < region->end; ++i) {
+        const coi_program_step *step = &r->plan->program->steps[i];
+
+        for (int k = 0; k < step->num_in; ++k)
+            coi_tree_all(step->in[k], is_added, r);
+    }
+}
+
+coi_plan_recording *
+coi_plan_record(co_context *ctx, const coi_program *program, const coi_region *region,
+                co_value *const *slots, int64_t key)
+{
+    coi_memory *memory = &ctx->runtime->memory;
+    recording  *r = coi_calloc(memory, sizeof(*r));
+    coi_plan   *plan = r != NULL ? coi_calloc(memory, sizeof(*plan)) : NULL;
+
+    if (plan == NULL) {
+        coi_free(memory, r, sizeof(*r));
+        return NULL;
+    }
+    r->recorder = (coi_kernel_recorder){ .kernel = note_kernel,
+                                         .operand = note_operand,
+                                         .constant = note_constant,
+                                         .host_read = note_host_read,
+                                         .other = note_other };
+    r->ctx = ctx;
+    r->plan = plan;
+    plan->memory = memory;
+    plan->program = program;
+    plan->device = ctx->device;
+    plan->key = key;
+    atomic_flag_clear(&plan->is_busy);
+    add_inputs(r, region, slots);
+    add_captured(r, region);
+    ctx->kernel_recorder = &r->recorder;
+    ctx->special |= COI_SPECIAL_RECORD;
+    return r;
+}
+
+void
+coi_plan_record_step(coi_plan_recording *r, size_t step)
+{
+    r->step = (uint32_t)step;
+}
+
+static bool
+add_outputs(recording *r, const coi_region *region, co_value *const *slots)
+{
+    coi_plan *plan = r->plan;
+
+    plan->outputs = coi_calloc(plan->memory, (region->num_out + 1) * sizeof(*plan->outputs));
+    if (plan->outputs == NULL) {
+        fail(r, "no memory");
+        return false;
+    }
+    plan->num_outputs = region->num_out;
+    for (size_t i = 0; i < region->num_out; ++i) {
+        co_value *made = slots[region->out[i]];
+        uint32_t  number = made != NULL && made->kind == CO_KIND_TENSOR ? value_of(r, made) : NONE;
+
+        if (number == NONE) {
+            fail(r, "a result that no kernel made");
+            return false;
+        }
+        plan->outputs[i] = (coi_plan_output){ region->out[i], number, NONE, NULL };
+    }
+    return true;
+}
+
+coi_plan *
+coi_plan_recorded(co_context *ctx, coi_plan_recording *r, const coi_region *region,
+                  co_value *const *slots, const char **why)
+{
+    coi_plan   *plan = r->plan;
+    coi_memory *memory = plan->memory;
+
+    ctx->special = (uint8_t)(ctx->special & ~COI_SPECIAL_RECORD);
+    ctx->kernel_recorder = NULL;
+    if (ctx->error.code != CO_OK)
+        fail(r, "an error");
+    if (r->failure == NULL && add_outputs(r, region, slots) && !coi_plan_finish(ctx, plan))
+        fail(r, "no memory");
+    *why = r->failure;
+    for (size_t i = 0; i < r->num_held; ++i)
+        coi_unref(&ctx->heap, r->held[i]);
+    coi_free(memory, r->held, r->cap_held * sizeof(*r->held));
+    coi_free(memory, r->cells.keys, map_bytes(&r->cells));
+    coi_free(memory, r->kernels.keys, map_bytes(&r->kernels));
+    coi_free(memory, r, sizeof(*r));
+    if (*why == NULL)
+        return plan;
+    coi_plan_destroy(&ctx->heap, plan);
+    return NULL;
+}
