@@ -480,8 +480,8 @@ CO_TEST_BARE(without_memory_for_a_plan_the_calls_are_made, "FN-10")
     int  survived = 0;
 
     for (long long n = 1; !done; ++n) {
-        test_hooks hooks;
-        co_options options = CO_OPTIONS_INIT;
+        test_hooks  hooks;
+        co_options  options = CO_OPTIONS_INIT;
         co_context *own;
 
         test_hooks_init(&hooks, n);

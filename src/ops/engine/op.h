@@ -163,9 +163,9 @@ typedef struct coi_op {
     bool    not_differentiable; /* never recorded: integer results, random numbers, stop_gradient */
     bool    takes_tape;         /* of recorded calls: it works on the innermost tape, and ends it
                                  * unless it is persistent */
-    bool    sets_context;       /* of recorded calls: later calls of the context see it */
-    const coi_attr    *attrs;   /* ends with a NULL name */
-    const char *const *attr_texts; /* "axis:ints=null", in the same order, ends with NULL */
+    bool               sets_context; /* of recorded calls: later calls of the context see it */
+    const coi_attr    *attrs;        /* ends with a NULL name */
+    const char *const *attr_texts;   /* "axis:ints=null", in the same order, ends with NULL */
     /*
      * Check inputs and attributes, fill outs[num_outputs]. Errors: coi_invalid. Every operator has
      * a rule, and every rule works on types with unknowns too (type_rules.h): inputs are tensors,
