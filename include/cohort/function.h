@@ -124,8 +124,9 @@ CO_API co_value *co_function_result_spec(co_context *ctx, const co_function *fun
 /**
  * Call fn at once, also where a function is being captured: what tf.init_scope is to the documents.
  * The calls that it makes are made once, while capturing, and are no part of the program; tapes do
- * not see them. Symbolic tensors of the function are CO_TYPE_ERROR there. `args` may be NULL: no
- * arguments.
+ * not see them. Symbolic tensors of the function are CO_TYPE_ERROR there. Where a graph is built
+ * around the function, the calls are added to the graph (CO_INIT_SCOPE of v1.h is the same as a
+ * statement). `args` may be NULL: no arguments.
  *
  * Scope:    as the calls in fn.
  * Context:  any; where nothing is captured it is a call of fn.

@@ -200,13 +200,10 @@ co_graph_end(co_context *ctx)
 static uint64_t
 enter_init_scope(co_context *ctx)
 {
-    const coi_capture *outermost = ctx->capture;
-    uint64_t           id;
+    const coi_capture *graph = coi_graph_around(ctx);
+    uint64_t           id = enter(ctx, COI_ENTRY_INIT_SCOPE, graph != NULL ? graph->graph : NULL);
 
-    while (outermost != NULL && outermost->outer != NULL)
-        outermost = outermost->outer;
-    id = enter(ctx, COI_ENTRY_INIT_SCOPE, outermost != NULL ? outermost->graph : NULL);
-    if (id != 0 && outermost != NULL && outermost->graph != NULL && ctx->mode.step != NULL)
+    if (id != 0 && graph != NULL && ctx->mode.step != NULL)
         ctx->mode = (coi_mode){ .num_replicas = 1, .update_id = -1 }; /* a graph has no steps */
     return id;
 }

@@ -61,6 +61,17 @@ bool coi_graph_add_variable(co_context *ctx, co_value *variable, const coi_op *o
 /* Its entry, or NULL; under the lock. */
 const coi_graph_variable *coi_graph_find_variable(const co_graph *graph, const co_value *variable);
 
+/* The capture of the graph around what ctx captures; NULL: there is none. */
+static inline coi_capture *
+coi_graph_around(const co_context *ctx)
+{
+    coi_capture *outermost = ctx->capture;
+
+    while (outermost != NULL && outermost->outer != NULL)
+        outermost = outermost->outer;
+    return outermost != NULL && outermost->is_graph ? outermost : NULL;
+}
+
 /* graph_call.c. Add a call of a program, a captured function's, to what ctx builds: a value of the
  * block, or NULL with an error. */
 co_value *coi_graph_call(co_context *ctx, coi_program *program, co_value *args);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls that are made while a function is captured, and are no part of it. */
 #include "function/control_flow.h"
+#include "function/graph.h"
 
 static co_value *
 call(co_context *ctx, co_fn fn, co_value *args, void *user)
@@ -28,6 +29,8 @@ co_init_scope(co_context *ctx, co_fn fn, co_value *args, void *user)
 {
     co_site_info      site;
     coi_capture_pause pause;
+    coi_capture      *graph;
+    coi_mode          mode;
     co_value         *result;
 
     COI_ENTER(ctx, "init_scope", NULL);
@@ -35,8 +38,16 @@ co_init_scope(co_context *ctx, co_fn fn, co_value *args, void *user)
         (args = coi_check_args(ctx, args, 3, "args", true)) == NULL)
         return NULL;
     site = ctx->site;
+    mode = ctx->mode;
+    graph = coi_graph_around(ctx);
     pause = coi_capture_suspend(ctx);
+    if (graph != NULL) {
+        coi_capture_enter(ctx, graph);
+        if (ctx->mode.step != NULL) /* a graph has no steps */
+            ctx->mode = (coi_mode){ .num_replicas = 1, .update_id = -1 };
+    }
     result = call(ctx, fn, args, user);
+    ctx->mode = mode;
     coi_capture_resume(ctx, &pause);
     if (ctx->error.code == CO_OK)
         coi_copy_site(&ctx->site, &site);

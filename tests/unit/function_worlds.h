@@ -21,7 +21,7 @@ typedef struct world {
     co_optimizer  *optimizer;
     co_reduce_op   op;
     co_aggregation aggregation;
-    atomic_int     calls; /* of the body itself */
+    atomic_int     calls; /* of the body itself, by replicas at the same time */
     /* In a graph it does something else: an effect that no result needs, a seed of the graph, host
      * values as results, which cannot be fetched. */
     bool not_in_graph;

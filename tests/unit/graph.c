@@ -742,6 +742,26 @@ lift(co_context *ctx, co_value *args, void *user)
     return x;
 }
 
+static co_value *
+lifted(co_context *ctx, co_value *args, void *user)
+{
+    lifting *l = user;
+
+    (void)args;
+    l->graph = co_get_default_graph(ctx);
+    l->made = co_square(ctx, co_scalar_float(ctx, 3));
+    co_keep(ctx, l->made);
+    return NULL;
+}
+
+static co_value *
+lift_by_call(co_context *ctx, co_value *args, void *user)
+{
+    ((lifting *)user)->graph = NULL;
+    co_init_scope(ctx, lifted, NULL, user);
+    return co_neg(ctx, co_at(ctx, args, 0));
+}
+
 CO_TEST(an_init_scope_is_outside_captured_functions, "CTX-7")
 {
     lifting   l = { NULL, NULL, false };
@@ -763,6 +783,12 @@ CO_TEST(an_init_scope_is_outside_captured_functions, "CTX-7")
                         0);
         CO_EXPECT_OK(ctx);
         co_release(ctx, l.made);
+        co_run(ctx, s, lift_by_call, co_args(ctx, co_scalar_float(ctx, 1)), &l);
+        CO_EXPECT_TRUE(l.graph == graph);
+        CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, co_session_open(ctx, NULL, NULL), l.made)), 9,
+                        0);
+        co_release(ctx, l.made);
+        CO_EXPECT_OK(ctx);
     }
 }
 
