@@ -335,7 +335,7 @@ co_placeholder(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
         return NULL;
     }
     return coi_record_call(ctx, &coi_op_placeholder, NULL, NULL, 0,
-                           co_spec(ctx, dtype, dims, ndim));
+                           coi_spec(ctx, dtype, dims, ndim));
 }
 
 co_value *
@@ -348,7 +348,7 @@ co_placeholder_with_default(co_context *ctx, co_value *value, const int64_t *dim
         (value = co_identity(ctx, value)) == NULL)
         return NULL;
     ctx->call = "placeholder_with_default";
-    type = co_spec(ctx, (co_dtype)value->dtype, dims, ndim);
+    type = coi_spec(ctx, (co_dtype)value->dtype, dims, ndim);
     if (type == NULL || !coi_check_fits(ctx, type, value, "the default of a placeholder"))
         return NULL;
     return coi_record_call(ctx, &coi_op_placeholder_with_default, NULL, &value, 1, type);
@@ -706,7 +706,7 @@ is_initialized(co_context *ctx, co_value *variable)
 
     if (coi_is_capturing(ctx))
         return coi_record_call(ctx, &coi_op_is_initialized, NULL, &variable, 1,
-                               co_spec(ctx, CO_BOOL, NULL, 0));
+                               coi_spec(ctx, CO_BOOL, NULL, 0));
     first = v->components != NULL ? v->components[0] : variable;
     value = first->u.variable->ops->peek(first);
     coi_unref(&ctx->heap, value);

@@ -477,6 +477,9 @@ typedef co_value *(*coi_make_fn)(co_context *ctx, void *arg);
 co_value *coi_make_tensor(co_context *ctx, coi_make_fn fn, void *arg);
 co_value *coi_stack_values(co_context *ctx, coi_values items, coi_make_fn fn, void *arg);
 
+/* value_constructors.c: co_spec as a part of the call that is being made. */
+co_value *coi_spec(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim);
+
 /* convert.c */
 /*
  * The tensor that a value is where ctx runs, as a new reference: variables are read, per-replica

@@ -301,12 +301,18 @@ check_spec(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
 }
 
 co_value *
+coi_spec(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
+{
+    if (ctx->error.code != CO_OK || !check_spec(ctx, dtype, dims, ndim))
+        return NULL;
+    return coi_give(ctx, coi_tensor_spec(&ctx->heap, dtype, dims, ndim, coi_err(ctx)));
+}
+
+co_value *
 co_spec(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
 {
     COI_ENTER(ctx, "spec", NULL);
-    if (!check_spec(ctx, dtype, dims, ndim))
-        return NULL;
-    return coi_give(ctx, coi_tensor_spec(&ctx->heap, dtype, dims, ndim, coi_err(ctx)));
+    return coi_spec(ctx, dtype, dims, ndim);
 }
 
 static co_value *

@@ -9,7 +9,7 @@
 static co_value *
 some_value(co_context *ctx)
 {
-    return co_spec(ctx, CO_BOOL, NULL, 0);
+    return coi_spec(ctx, CO_BOOL, NULL, 0);
 }
 
 /* --- iterators that each call makes --- */

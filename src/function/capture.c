@@ -69,7 +69,7 @@ refuse_foreign(co_context *ctx, coi_capture *capture, co_value *symbol)
 static co_value *
 type_for(co_context *ctx, co_value *value)
 {
-    return coi_kind_of(value)->element_spec != NULL ? co_spec(ctx, CO_BOOL, NULL, 0)
+    return coi_kind_of(value)->element_spec != NULL ? coi_spec(ctx, CO_BOOL, NULL, 0)
                                                     : coi_fresh_type(ctx, value);
 }
 

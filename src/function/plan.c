@@ -265,6 +265,23 @@ is_of_type(const co_value *cell, const co_value *tensor)
            coi_same_shape(cell, tensor);
 }
 
+/* Whether a tensor that is one value of the plan is another one too. A tape inside takes two values
+ * that are one tensor for one, so their gradients are others. */
+static bool
+is_shared(const coi_plan *plan, uint32_t number, co_value *const *slots)
+{
+    const co_value *tensor = slots[plan->values[number].slot];
+
+    for (uint32_t i = 0; i < plan->num_given; ++i) {
+        const coi_plan_value *value = &plan->values[i];
+
+        if (i != number &&
+            tensor == (value->source == COI_PLAN_INPUT ? slots[value->slot] : value->held))
+            return true;
+    }
+    return false;
+}
+
 bool
 coi_plan_fits(const coi_plan *plan, const co_context *ctx, int64_t key, co_value *const *slots)
 {
@@ -281,7 +298,8 @@ coi_plan_fits(const coi_plan *plan, const co_context *ctx, int64_t key, co_value
             const coi_plan_value *value = &plan->values[input->value];
 
             if (given->kind != CO_KIND_TENSOR || !is_of_type(&value->cell, given) ||
-                given != slots[value->slot])
+                given != slots[value->slot] ||
+                (plan->has_tape && is_shared(plan, input->value, slots)))
                 return false;
         }
     }

@@ -84,6 +84,8 @@ typedef struct coi_plan {
     atomic_llong       num_runs; /* written by who has it */
     co_device         *device;   /* current, when it was recorded */
     int64_t            key;      /* of coi_op.plan_key */
+    bool               has_tape;
+    size_t             num_given; /* the first values: inputs, then constants of the function */
     coi_plan_value    *values;
     size_t             num_values, cap_values;
     coi_plan_kernel   *kernels;
@@ -122,8 +124,9 @@ typedef struct coi_region {
     size_t      num_in, num_out, cap_in, cap_out;
     uint32_t   *dropped; /* those of `in` that nothing after it uses */
     size_t      num_dropped, cap_dropped;
-    bool        has_key; /* a call in it has a plan_key */
-    coi_lock    lock;    /* of adding a plan: once it is there it stays */
+    bool        has_key;  /* a call in it has a plan_key */
+    bool        has_tape; /* a tape begins in it */
+    coi_lock    lock;     /* of adding a plan: once it is there it stays */
     coi_plan   *plans[COI_MOST_PLANS];
     atomic_uint num_plans, num_failures;
 } coi_region;

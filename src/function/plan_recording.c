@@ -536,6 +536,8 @@ coi_plan_record(co_context *ctx, const coi_program *program, const coi_region *r
     atomic_flag_clear(&plan->is_busy);
     add_inputs(r, region, slots);
     add_captured(r, region);
+    plan->has_tape = region->has_tape;
+    plan->num_given = plan->num_values;
     ctx->kernel_recorder = &r->recorder;
     ctx->special |= COI_SPECIAL_RECORD;
     return r;

@@ -149,6 +149,7 @@ collect_slots(slot_use *u)
         for (int k = 0; u->ok && k < step->num_in; ++k)
             coi_tree_all(step->in[k], collect_input, u);
         u->region->has_key = u->region->has_key || step->op->plan_key != NULL;
+        u->region->has_tape = u->region->has_tape || step->op == &coi_op_tape_begin;
         if (u->ok)
             coi_tree_all(step->result, collect_output, u);
     }

@@ -218,8 +218,8 @@ row_type(co_context *ctx, co_value *leaf, void *user)
 {
     (void)user;
     return leaf->ndim < 0
-               ? co_spec(ctx, (co_dtype)leaf->dtype, NULL, -1)
-               : co_spec(ctx, (co_dtype)leaf->dtype, leaf->u.tensor.dims + 1, leaf->ndim - 1);
+               ? coi_spec(ctx, (co_dtype)leaf->dtype, NULL, -1)
+               : coi_spec(ctx, (co_dtype)leaf->dtype, leaf->u.tensor.dims + 1, leaf->ndim - 1);
 }
 
 /* The type of one row of tensors. */
@@ -238,7 +238,7 @@ stacked_type(co_context *ctx, co_value *leaf, void *num_rows)
     if (!coi_is_type(leaf) && leaf->kind != CO_KIND_TENSOR)
         return leaf;
     if (leaf->ndim < 0)
-        return co_spec(ctx, (co_dtype)leaf->dtype, NULL, -1);
+        return coi_spec(ctx, (co_dtype)leaf->dtype, NULL, -1);
     if (leaf->ndim == CO_MAX_DIMS) {
         coi_fail(ctx, CO_VALUE_ERROR,
                  "the results have %d dimensions; stacked, they would have more "
@@ -249,7 +249,7 @@ stacked_type(co_context *ctx, co_value *leaf, void *num_rows)
     dims[0] = *(const int64_t *)num_rows;
     for (int i = 0; i < leaf->ndim; ++i)
         dims[i + 1] = leaf->u.tensor.dims[i];
-    return co_spec(ctx, (co_dtype)leaf->dtype, dims, leaf->ndim + 1);
+    return coi_spec(ctx, (co_dtype)leaf->dtype, dims, leaf->ndim + 1);
 }
 
 /* No rows: an unknown dimension of the result is 0 as well. */

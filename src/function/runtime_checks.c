@@ -242,7 +242,7 @@ ensured_type(co_context *ctx, const co_value *x, const coi_ints *shape)
         fits = known < 0 || shape->at[i] < 0 || known == shape->at[i];
     }
     if (fits)
-        return co_spec(ctx, (co_dtype)x->dtype, dims, shape->n);
+        return coi_spec(ctx, (co_dtype)x->dtype, dims, shape->n);
     coi_fail(ctx, CO_INVALID_ARGUMENT, "the tensor has the shape %s; it must be %s",
              coi_shape_text(x->u.tensor.dims, x->ndim, has),
              coi_shape_text(shape->at, shape->n, wanted));

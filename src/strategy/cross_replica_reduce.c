@@ -699,7 +699,7 @@ first_combined(const co_strategy *strategy, co_value *leaf)
 static co_value *
 tensor_type(co_context *ctx, co_value *leaf)
 {
-    return coi_host_dtype(leaf) != CO_DTYPE_NONE ? co_spec(ctx, coi_host_dtype(leaf), NULL, 0)
+    return coi_host_dtype(leaf) != CO_DTYPE_NONE ? coi_spec(ctx, coi_host_dtype(leaf), NULL, 0)
                                                  : coi_fresh_type(ctx, leaf);
 }
 

@@ -572,7 +572,7 @@ result_type(co_context *ctx, co_value *leaf, void *arg)
     if (coi_is_composite(leaf))
         return ctx->mode.num_replicas > 1 ? coi_combined_type(ctx, leaf) : leaf;
     if (coi_host_dtype(leaf) != CO_DTYPE_NONE)
-        spec = co_spec(ctx, coi_host_dtype(leaf), NULL, 0);
+        spec = coi_spec(ctx, coi_host_dtype(leaf), NULL, 0);
     else
         spec = coi_fresh_type(ctx, coi_select(leaf, ctx->mode.local_replica));
     if (spec == NULL || spec->kind != CO_KIND_SPEC || ctx->mode.num_replicas == 1)

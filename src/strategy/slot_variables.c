@@ -56,7 +56,7 @@ coi_slot_variable(co_context *ctx, co_value *variable, const char *name)
     co_value           *type, *slot = NULL;
 
     co_block_begin(ctx);
-    type = co_spec(ctx, (co_dtype)like->dtype, like->shape.dims, like->shape.ndim);
+    type = coi_spec(ctx, (co_dtype)like->dtype, like->shape.dims, like->shape.ndim);
     if (type != NULL)
         slot = like->components != NULL
                    ? make_distributed(ctx, &spec, like, type)

@@ -416,7 +416,7 @@ value_of_first(co_context *ctx, co_value *first, co_value *initial)
         return coi_own(ctx, value);
     return initial->kind == CO_KIND_SPEC
                ? initial
-               : co_spec(ctx, (co_dtype)initial->dtype, initial->u.tensor.dims, initial->ndim);
+               : coi_spec(ctx, (co_dtype)initial->dtype, initial->u.tensor.dims, initial->ndim);
 }
 
 /* Creators may have changed what they made: components are of one dtype and shape, and each is

@@ -143,6 +143,14 @@ co_sync_batch_norm_train(co_context *ctx, co_value *x, co_value *gamma, co_value
                  "sync_batch_norm_train is called in cross-replica context; call it in the step");
         return NULL;
     }
+    if (ctx->mode.num_replicas > 1 && ctx->capture != NULL) {
+        coi_fail(
+            ctx, CO_UNIMPLEMENTED,
+            "sync_batch_norm_train of %d replicas cannot be captured in a function; run the step "
+            "without capturing, or use co_batch_norm_train",
+            ctx->mode.num_replicas);
+        return NULL;
+    }
     if (ctx->mode.num_replicas == 1)
         return co_batch_norm_train(ctx, x, gamma, beta, moving_mean, moving_variance, &b.options);
     dtype = co_value_dtype(ctx, x);

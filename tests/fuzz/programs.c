@@ -44,7 +44,8 @@ pick(machine *m)
 static void
 push(machine *m, co_value *made)
 {
-    if (made == NULL || m->n == MAX_VALUES || co_value_num_elements(m->ctx, made) > MAX_ELEMENTS)
+    if (made == NULL || m->n == MAX_VALUES || co_value_kind(made) == CO_KIND_SLICES ||
+        co_value_num_elements(m->ctx, made) > MAX_ELEMENTS)
         return;
     m->values[m->n++] = made;
 }

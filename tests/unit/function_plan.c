@@ -339,6 +339,30 @@ CO_TEST(a_tape_outside_sees_through_a_plan, "FN-8")
     }
 }
 
+static co_value *
+gradient_of_product(co_context *ctx, co_value *args, void *constant)
+{
+    co_value *x = co_at(ctx, args, 0), *y = constant != NULL ? constant : co_at(ctx, args, 1);
+
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    return co_gradient(ctx, co_mul(ctx, x, y), x);
+}
+
+CO_TEST(one_tensor_in_two_places_has_both_gradients, "FN-7 FN-8")
+{
+    co_value    *a = vector(ctx, 1, 4), *b = vector(ctx, 5, 4);
+    co_function *f = co_function_of(ctx, gradient_of_product, NULL, NULL);
+    co_function *g = co_function_of(ctx, gradient_of_product, a, NULL);
+    co_value    *calls[] = { co_args(ctx, a, b), co_args(ctx, b, b), co_args(ctx, a, b),
+                             co_args(ctx, a, a) };
+
+    for (int i = 0; i < 4; ++i) {
+        expect_same(ctx, gradient_of_product(ctx, calls[i], NULL), co_call(ctx, f, calls[i]));
+        expect_same(ctx, gradient_of_product(ctx, calls[3 - i], a), co_call(ctx, g, calls[3 - i]));
+    }
+}
+
 /* --- random numbers --- */
 
 static co_value *
@@ -499,4 +523,19 @@ CO_TEST_BARE(without_memory_for_a_plan_the_calls_are_made, "FN-10")
         CO_EXPECT_INT(atomic_load(&hooks.blocks), 0);
     }
     CO_EXPECT_MORE(survived, 0);
+}
+
+/* --- calls that are refused --- */
+
+static co_value *
+copies(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    return co_copy_to(ctx, co_at(ctx, args, 0), "/cpu:1");
+}
+
+CO_TEST_WITH(a_copy_to_another_device_is_refused_by_name, "FN-13", "cpus=2")
+{
+    co_call(ctx, co_function_of(ctx, copies, NULL, NULL), co_args(ctx, vector(ctx, 1, 3)));
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "copy_to another device cannot be captured");
 }

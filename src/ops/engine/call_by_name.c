@@ -472,7 +472,7 @@ blur_leaf(co_context *ctx, co_value *leaf, void *user)
         return leaf;
     for (int i = 0; i < CO_MAX_DIMS; ++i)
         dims[i] = -1;
-    return co_spec(ctx, (co_dtype)leaf->dtype, dims, leaf->ndim);
+    return coi_spec(ctx, (co_dtype)leaf->dtype, dims, leaf->ndim);
 }
 
 /* The type of the result for one guess; NULL with an error. */

@@ -138,6 +138,13 @@ co_copy_to(co_context *ctx, co_value *value, const char *device)
         return NULL;
     if (coi_devices_find(ctx->runtime->devices, &id, &target, coi_err(ctx)) != CO_OK)
         return coi_give(ctx, NULL);
+    if (ctx->capture != NULL && target != ctx->device) {
+        coi_fail(
+            ctx, CO_UNIMPLEMENTED,
+            "copy_to another device cannot be captured in a function; use CO_DEVICE around what "
+            "is to run there, or copy outside");
+        return NULL;
+    }
     if (coi_is_distributed(value))
         value = coi_component_here(ctx, value);
     if (value != NULL && !coi_is_composite(value))

@@ -13,7 +13,7 @@
 static co_value *
 spec_of(co_context *ctx, const coi_out *out)
 {
-    return co_spec(ctx, out->dtype, out->dims, out->ndim);
+    return coi_spec(ctx, out->dtype, out->dims, out->ndim);
 }
 
 /* What indexed slices are as a tensor: how many rows it has is in their dense shape, if anywhere.
