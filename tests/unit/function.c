@@ -3,7 +3,7 @@
  * Captured functions: what is captured, when it is captured again, and that a replay does what the
  * function does without capturing.
  */
-#include "test.h"
+#include "vector_support.h"
 
 #include <stdatomic.h>
 
@@ -14,25 +14,6 @@ captures(co_context *ctx, const co_function *f)
 
     co_function_get_stats(ctx, f, &stats);
     return stats.captures;
-}
-
-static co_value *
-vector(co_context *ctx, float first, int n)
-{
-    float   data[16];
-    int64_t dim = n;
-
-    for (int i = 0; i < n; ++i)
-        data[i] = first + (float)i;
-    return co_tensor(ctx, CO_FLOAT32, &dim, 1, data);
-}
-
-static float
-element(co_context *ctx, co_value *x, int i)
-{
-    const float *data = co_value_data(ctx, x);
-
-    return data != NULL ? data[i] : NAN;
 }
 
 /* A function that counts how often it is called itself. */

@@ -4,7 +4,7 @@
  */
 #include <cohort/v1.h>
 
-#include "test.h"
+#include "vector_support.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,25 +14,6 @@ static co_value *
 run(co_context *ctx, co_session *session, co_value *fetches)
 {
     return co_session_run(ctx, session, fetches, NULL, 0);
-}
-
-static co_value *
-vector(co_context *ctx, float first, int n)
-{
-    float   data[16];
-    int64_t dim = n;
-
-    for (int i = 0; i < n; ++i)
-        data[i] = first + (float)i;
-    return co_tensor(ctx, CO_FLOAT32, &dim, 1, data);
-}
-
-static float
-element(co_context *ctx, co_value *x, int i)
-{
-    const float *data = co_value_data(ctx, x);
-
-    return data != NULL ? data[i] : NAN;
 }
 
 CO_TEST(operators_add_to_the_graph_and_a_session_computes, "GR-1 GR-2")
