@@ -223,9 +223,12 @@ coi_leaves_release(coi_heap *heap, co_value **leaves, size_t n)
 int64_t
 coi_leaves_rows(co_value *const *leaves, size_t n)
 {
-    for (size_t i = 0; i < n; ++i)
-        if (coi_rows_of(leaves[i]) >= 0)
-            return coi_rows_of(leaves[i]);
+    for (size_t i = 0; i < n; ++i) {
+        int64_t rows = coi_rows_of(leaves[i]);
+
+        if (rows >= 0)
+            return rows;
+    }
     return 1;
 }
 
@@ -329,6 +332,20 @@ const coi_op coi_op_iterator_next = {
                CO_RESOURCE_ITERATOR, CO_RESOURCE_ITERATOR)
 };
 
+/* The same through the executor, which shows it to observers and recorders. Apart from the call
+ * above, so that what nobody looks at is not described either. */
+COI_RARE static co_value *
+next_specially(co_context *ctx, co_iterator *iterator)
+{
+    advance n = { .resource = iterator, .iterator = iterator };
+
+    n.effect = (coi_effect){
+        .resources = &n.resource, .num_resources = 1, .out = &n.element, .num_out = 1
+    };
+    coi_execute(ctx, &coi_op_iterator_next, &n.effect);
+    return n.element;
+}
+
 /*
  * One element packed into its structure, as a new reference; NULL at the end and on errors.
  * Functions of the pipeline may drop the iterator, which then lives until it is done, but not ask
@@ -339,7 +356,7 @@ next_packed(co_context *ctx, co_iterator *iterator)
 {
     coi_data_state *state = coi_data_state_of(ctx);
     coi_cancel     *before = state->cancel;
-    advance         n;
+    co_value       *element;
 
     if (iterator->needs_initialize) {
         coi_fail(ctx, CO_FAILED_PRECONDITION,
@@ -357,16 +374,10 @@ next_packed(co_context *ctx, co_iterator *iterator)
     if (iterator->untold != NULL)
         coi_shared_end(&ctx->heap, &iterator->untold, true);
     state->cancel = &iterator->cancel;
-    n.resource = iterator;
-    n.iterator = iterator;
-    n.effect = (coi_effect){
-        .resources = &n.resource, .num_resources = 1, .out = &n.element, .num_out = 1
-    };
-    n.element = NULL;
-    coi_execute(ctx, &coi_op_iterator_next, &n.effect);
+    element = coi_is_special(ctx) ? next_specially(ctx, iterator) : make_packed(ctx, iterator);
     state->cancel = before;
     coi_unref_exclusive(&ctx->heap, iterator);
-    return n.element;
+    return element;
 }
 
 static bool
