@@ -418,20 +418,33 @@ coi_make_room_for_block(co_context *ctx)
     return false;
 }
 
-void
-coi_pop_block(co_context *ctx)
+/* Release what the block at `at`, the innermost one or the last that was, owns. */
+static inline void
+release_block(co_context *ctx, size_t at)
 {
-    size_t num_owned = ctx->blocks[--ctx->num_blocks].num_owned;
+    size_t num_owned = ctx->blocks[at].num_owned;
 
     if (coi_is_forked(&ctx->heap)) { /* the locks needed to free may be held forever */
         ctx->num_owned = num_owned;
         return;
     }
     if (ctx->tapes != NULL)
-        coi_tapes_leave(ctx, ctx->num_blocks);
+        coi_tapes_leave(ctx, at);
     /* Youngest first, so that a value is released before the values it was made from. */
     while (ctx->num_owned > num_owned)
         coi_unref(&ctx->heap, ctx->owned[--ctx->num_owned]);
+}
+
+void
+coi_pop_block(co_context *ctx)
+{
+    release_block(ctx, --ctx->num_blocks);
+}
+
+void
+coi_empty_block(co_context *ctx)
+{
+    release_block(ctx, ctx->num_blocks - 1);
 }
 
 void

@@ -412,6 +412,8 @@ coi_push_block(co_context *ctx)
 }
 /* End the innermost block. */
 void coi_pop_block(co_context *ctx);
+/* The innermost block as if it had ended and begun again. */
+void coi_empty_block(co_context *ctx);
 /* Drop all that the blocks of ctx own, down to `depth` blocks. */
 void coi_blocks_unwind(co_context *ctx, size_t depth);
 

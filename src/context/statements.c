@@ -243,33 +243,30 @@ co_statement_end(co_statement *statement)
     }
 }
 
-/* End the innermost block and begin it again: its id and site stay what they are. */
+/* The block is not the innermost one any more: it ends with what is inside it, and another begins.
+ */
 static void
-empty_block(co_context *ctx)
-{
-    coi_block block = ctx->blocks[ctx->num_blocks - 1];
-
-    COI_GUARD(ctx, );
-    coi_pop_block(ctx);
-    block.num_owned = ctx->num_owned;
-    ctx->blocks[ctx->num_blocks++] = block; /* in the room that it had */
-}
-
-void
-co_statement_again(co_context *ctx, co_statement *statement)
+begin_elsewhere(co_context *ctx, co_statement *statement)
 {
     co_site_info site = { NULL, 0 };
 
-    if (statement == NULL || statement->id == 0)
-        return;
-    if (coi_is_usable(ctx) && statement->ctx == ctx && is_innermost_block(ctx, statement->id)) {
-        empty_block(ctx);
-        return;
-    }
     if (coi_is_usable(ctx))
         site = ctx->site;
     co_statement_end(statement);
     if (coi_is_usable(ctx))
         ctx->site = site;
     *statement = co_statement_block(ctx);
+}
+
+void
+co_statement_again(co_context *ctx, co_statement *statement)
+{
+    if (statement == NULL || statement->id == 0)
+        return;
+    if (coi_is_usable(ctx) && statement->ctx == ctx && is_innermost_block(ctx, statement->id)) {
+        COI_GUARD(ctx, );
+        coi_empty_block(ctx);
+        return;
+    }
+    begin_elsewhere(ctx, statement);
 }
