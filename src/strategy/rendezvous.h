@@ -50,10 +50,11 @@ typedef struct coi_step {
     atomic_uint   opened;   /* round of the rendezvous that has an entry in the recorder, plus 1 */
     atomic_bool   is_open;  /* that entry has not ended */
     atomic_ullong flight;   /* its number */
-    coi_event     gate;     /* barriers and breaks */
-    coi_event     token;    /* in_turn: it has passed to another replica */
-    atomic_int    token_holder;
-    coi_lock      error_lock;
+    /* Where replicas wait, apart from what the last to arrive still writes while they do. */
+    _Alignas(64) coi_event gate; /* barriers and breaks */
+    coi_event  token;            /* in_turn: it has passed to another replica */
+    atomic_int token_holder;
+    _Alignas(64) coi_lock error_lock;
     co_error_info error; /* the first failure */
     void (*payload_deleter)(void *payload);
     coi_lock           made_lock; /* of made */

@@ -17,15 +17,15 @@
  * whose threads did not come back is not looked at again.
  */
 typedef struct coi_replica_worker {
-    struct coi_replica_threads *threads;
-    int                         replica; /* local */
-    co_context                 *ctx;
-    coi_thread                 *thread;          /* NULL: the caller's */
-    coi_event                   go;              /* a step, or the end, awaits */
-    int                         bound_to;        /* the replica on whose device's cores it runs */
-    bool                        on_callers_core; /* it is to wake there */
-    int                         core; /* where and when it woke at its last step after a rest */
-    uint64_t                    woke_ns;
+    _Alignas(64) struct coi_replica_threads *threads; /* in lines that no other replica writes */
+    int         replica;                              /* local */
+    co_context *ctx;
+    coi_thread *thread;          /* NULL: the caller's */
+    coi_event   go;              /* a step, or the end, awaits */
+    int         bound_to;        /* the replica on whose device's cores it runs */
+    bool        on_callers_core; /* it is to wake there */
+    int         core;            /* where and when it woke at its last step after a rest */
+    uint64_t    woke_ns;
 } coi_replica_worker;
 
 typedef struct coi_replica_threads {
@@ -43,10 +43,10 @@ typedef struct coi_replica_threads {
     uint64_t            began_ns, ended_ns; /* the last such step */
     uint64_t            used_ns; /* what the caller's thread had of its core until then */
     uint64_t            wake_ns; /* how long a thread took to wake on a core of its own */
-    atomic_int          busy;    /* threads at work besides the caller */
-    coi_event           done;
     coi_replica_worker *replicas;
     size_t              nbytes;
+    _Alignas(64) atomic_int busy; /* threads at work besides the caller */
+    coi_event done;
 } coi_replica_threads;
 
 /* An idle set of the strategy, or a new one; NULL: the error is in ctx. */
