@@ -533,6 +533,22 @@ static const op_row op_rows[] = {
     { "split", "any -> parts that add up along the axis", CALL("[1, 2, 3, 4]", "num_or_sizes=[1,-1]"),
       SMALL(CALL("r[2,5]", "num_or_sizes=[2,-1] axis=1"))
       LARGE(CALL("r" BIG, "num_or_sizes=[200,-1] axis=1")) },
+    { "split_2", INTERNAL,
+      SMALL(CALL("r[2,3]", "axis=1 sizes=[1,2]"))
+      LARGE(CALL("r" BIG, "axis=1 sizes=[600,13]"))
+      SIZES(CALL("r[A,B]", "axis=0 sizes=[A,0]")) },
+    { "split_3", INTERNAL,
+      SMALL(CALL("r[4,3]", "axis=0 sizes=[1,2,1]"))
+      LARGE(CALL("r" BIG, "axis=1 sizes=[600,0,13]"))
+      SIZES(CALL("r[A,B,3]", "axis=-1 sizes=[1,1,1]")) },
+    { "split_4", INTERNAL,
+      SMALL(CALL("r[2,6]", "axis=-1 sizes=[1,2,2,1]"))
+      LARGE(WHOLE("r" BIG, "axis=0 sizes=[100,100,100,31]"))
+      SIZES(CALL("r[A,7,B]", "axis=1 sizes=[1,2,3,1]")) },
+    { "split_5", INTERNAL,
+      SMALL(CALL("r[5]", "axis=0 sizes=[1,1,1,1,1]"))
+      LARGE(CALL("r" BIG, "axis=1 sizes=[600,10,1,1,1]"))
+      SIZES(CALL("r[A,5,B]", "axis=-2 sizes=[1,1,1,1,1]")) },
     { "split_last", INTERNAL,
       SMALL(CALL("r[2,6]", "parts=2"))
       LARGE(WHOLE("r[331,614]", "parts=2")) },

@@ -7,6 +7,7 @@
 #include "ops/engine/composite.h"
 #include "ops/engine/dtype_sets.h"
 #include "ops/engine/like_ops.h"
+#include "ops/engine/shared_ops.h"
 #include "ops/kernels/strided_copy.h"
 #include "ops/engine/type_rules.h"
 
@@ -374,6 +375,33 @@ split_is_known(const coi_call *call)
     return coi_knows_axis(call->in[0], ((const split_attrs *)call->attrs)->axis);
 }
 
+static void
+split_at_once(coi_call *call, int axis, int n, co_value **parts)
+{
+    const coi_many *sizes = &((const split_attrs *)call->attrs)->num_or_sizes;
+    co_value       *x = call->in[0];
+    coi_split_attrs attrs = { axis, { n, { 0 } } };
+
+    for (int i = 0; i < n; ++i)
+        attrs.sizes.at[i] = part_size(sizes, x->u.tensor.dims[axis], i);
+    coi_split_few(call->ctx, x, &attrs, parts);
+}
+
+static void
+split_by_slices(coi_call *call, int axis, int64_t n, co_value **parts)
+{
+    const coi_many *sizes = &((const split_attrs *)call->attrs)->num_or_sizes;
+    co_value       *x = call->in[0];
+    int64_t         at = 0;
+
+    for (int64_t i = 0; i < n; ++i) {
+        int64_t size = part_size(sizes, x->u.tensor.dims[axis], i);
+
+        parts[i] = part_of(call->ctx, x, axis, at, size);
+        at += size;
+    }
+}
+
 static co_value *
 split_composite(coi_call *call)
 {
@@ -381,16 +409,16 @@ split_composite(coi_call *call)
     const coi_many    *sizes = &attrs->num_or_sizes;
     co_value          *x = call->in[0], **parts;
     int                axis = coi_axis_of(attrs->axis, x->ndim);
-    int64_t            at = 0, n = sizes->is_one ? sizes->at[0] : sizes->n;
+    int64_t            n = sizes->is_one ? sizes->at[0] : sizes->n;
 
     parts = coi_parts(call->ctx, call->op->name, (size_t)n);
-    for (int64_t i = 0; parts != NULL && i < n; ++i) {
-        int64_t size = part_size(sizes, x->u.tensor.dims[axis], i);
-
-        parts[i] = part_of(call->ctx, x, axis, at, size);
-        at += size;
-    }
-    return parts != NULL ? coi_tuple_of_parts(call->ctx, parts, (size_t)n) : NULL;
+    if (parts == NULL)
+        return NULL;
+    if (n >= 2 && n <= COI_MAX_OUTPUTS && x->dtype != CO_STRING)
+        split_at_once(call, axis, (int)n, parts);
+    else
+        split_by_slices(call, axis, n, parts);
+    return coi_tuple_of_parts(call->ctx, parts, (size_t)n);
 }
 
 const coi_op coi_op_split = {

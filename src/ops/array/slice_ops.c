@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parts of tensors: slice, the operator of its gradient, which puts a part back among zeros, and
- * concat.
+ * Parts of tensors: slice, the operator of its gradient, which puts a part back among zeros,
+ * concat, and the operators that split consists of where there are few parts.
  */
 #include "ops/engine/op.h"
 #include "ops/engine/composite.h"
+#include "ops/engine/dtype_sets.h"
 #include "ops/engine/like_ops.h"
 #include "ops/kernels/strided_copy.h"
 #include "ops/kernels/ref/ref.h"
@@ -337,4 +338,82 @@ co_concat(co_context *ctx, co_value *xs, int axis)
         return NULL;
     }
     return coi_apply(ctx, &coi_op_concat, xs->u.items.items, (int)xs->u.items.n, &attrs);
+}
+
+/* --- a few parts at once --- */
+
+#define SPLIT_ATTRS(X)                                                                             \
+    X(coi_split_attrs, axis, INT, "", NULL)                                                        \
+    X(coi_split_attrs, sizes, INTS, "", NULL)
+COI_ATTR_TABLE(coi_split_attrs, SPLIT_ATTRS)
+
+static co_code
+split_rule(coi_call *call, coi_out *outs)
+{
+    const coi_split_attrs *attrs = call->attrs;
+    const co_value        *x = call->in[0];
+    int64_t                dim = COI_UNKNOWN, total = 0;
+    int                    axis;
+    co_code                code = coi_rule_axis(call, attrs->axis, x->ndim, &axis);
+
+    if (code != CO_OK)
+        return code;
+    if (axis >= 0 && x->ndim >= 0)
+        dim = x->u.tensor.dims[axis];
+    if (attrs->sizes.n != call->num_out)
+        return coi_invalid(call, "sizes has %d entr%s; there are %d parts", attrs->sizes.n,
+                           COI_IES(attrs->sizes.n), call->num_out);
+    for (int i = 0; i < call->num_out; ++i) {
+        int64_t size = attrs->sizes.at[i];
+
+        if (size < 0 || __builtin_add_overflow(total, size, &total))
+            return coi_invalid(call,
+                               "sizes[%d] is %lld; it must be from 0 to the length of axis %d", i,
+                               (long long)size, axis);
+        coi_out_like(&outs[i], x);
+        if (outs[i].ndim > 0)
+            outs[i].dims[axis] = size;
+    }
+    if (coi_dims_fit(dim, total))
+        return CO_OK;
+    return coi_invalid(call, "sizes add up to %lld; axis %d has %lld element%s", (long long)total,
+                       axis, (long long)dim, COI_S(dim));
+}
+
+/* What flows into the parts, joined; zeros for parts into which nothing flows. */
+static co_code
+split_grad(coi_grad *g)
+{
+    const coi_split_attrs *attrs = g->attrs;
+    co_value              *parts[COI_MAX_OUTPUTS];
+
+    for (int i = 0; i < g->num_out; ++i) {
+        parts[i] = g->upstream[i] != NULL ? g->upstream[i] : co_zeros_like(g->ctx, g->out[i]);
+        if (parts[i] == NULL)
+            return g->ctx->error.code;
+    }
+    g->grads[0] = coi_apply(g->ctx, &coi_op_concat, parts, g->num_out,
+                            &(coi_axis_attrs){ attrs->axis });
+    return g->ctx->error.code;
+}
+
+#define SPLIT(n_)                                                                                  \
+    .name = "split_" #n_, .doc = "The " #n_ " parts of x along an axis, of given sizes.",          \
+    .inputs = { "x" }, .num_inputs = 1, .num_outputs = (n_), .internal = true,                     \
+    .dtypes = COI_NUMBERS | COI_DTYPE_BIT(CO_BOOL), COI_ATTRS(coi_split_attrs),                    \
+    .infer = split_rule, .ref = coi_ref_split, .run = coi_split_run, .grad = split_grad
+
+const coi_op coi_op_split_2 = { SPLIT(2) };
+const coi_op coi_op_split_3 = { SPLIT(3) };
+const coi_op coi_op_split_4 = { SPLIT(4) };
+const coi_op coi_op_split_5 = { SPLIT(5) };
+
+co_code
+coi_split_few(co_context *ctx, co_value *x, const coi_split_attrs *attrs, co_value **parts)
+{
+    static const coi_op *const ops[COI_MAX_OUTPUTS + 1] = {
+        [2] = &coi_op_split_2, [3] = &coi_op_split_3, [4] = &coi_op_split_4, [5] = &coi_op_split_5
+    };
+
+    return coi_apply_many(ctx, ops[attrs->sizes.n], &x, 1, attrs, parts);
 }

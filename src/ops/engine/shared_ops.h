@@ -30,4 +30,11 @@ bool coi_batch_norm_axes(co_context *ctx, co_value *x, const co_batch_norm_optio
 struct coi_strided_attrs;
 co_value *coi_strided(co_context *ctx, co_value *x, const struct coi_strided_attrs *attrs);
 
+/* 2 to COI_MAX_OUTPUTS parts of an x that is not of strings, values of the block, by one operator,
+ * whose gradient is a concat (array/slice_ops.c). The attributes are in
+ * ops/kernels/strided_copy.h. */
+struct coi_split_attrs;
+co_code coi_split_few(co_context *ctx, co_value *x, const struct coi_split_attrs *attrs,
+                      co_value **parts);
+
 #endif

@@ -24,6 +24,10 @@ typedef struct coi_slice_attrs {
 typedef struct coi_slice_grad_attrs {
     coi_ints begin, shape;
 } coi_slice_grad_attrs;
+typedef struct coi_split_attrs {
+    int64_t  axis;
+    coi_ints sizes; /* of the parts, in order */
+} coi_split_attrs;
 
 static inline size_t
 coi_element_size(co_dtype dtype)
@@ -52,5 +56,6 @@ co_code coi_transpose_run(coi_call *call);
 co_code coi_slice_run(coi_call *call);
 co_code coi_slice_grad_run(coi_call *call);
 co_code coi_concat_run(coi_call *call);
+co_code coi_split_run(coi_call *call);
 
 #endif

@@ -104,29 +104,75 @@ coi_strided_grad_run(coi_call *call)
     return copy_into_zeros(call, attrs->begin.at, attrs->strides.at);
 }
 
+/* The parts of a tensor along an axis: strips of its rows, which end where the next part begins. */
+typedef struct strips {
+    char            *whole;
+    co_value *const *parts;
+    int              num_parts, axis;
+    bool             splits; /* from the whole to the parts; else back */
+    int64_t          rows, per_chunk;
+    size_t           row_bytes, tail; /* of a row of the whole, of one index of the axis */
+} strips;
+
+static void
+copy_strip(const strips *s, char *strip, const co_value *part, int64_t first, int64_t end)
+{
+    size_t nbytes = (size_t)part->u.tensor.dims[s->axis] * s->tail;
+    char  *at = (char *)part->u.tensor.data + (size_t)first * nbytes;
+
+    strip += (size_t)first * s->row_bytes;
+    for (int64_t r = first; nbytes > 0 && r < end; ++r, at += nbytes, strip += s->row_bytes)
+        memcpy(s->splits ? at : strip, s->splits ? strip : at, nbytes);
+}
+
+static void
+copy_strips(void *arg, int64_t chunk)
+{
+    const strips *s = arg;
+    int64_t       first = chunk * s->per_chunk, end = first + s->per_chunk;
+    char         *strip = s->whole;
+
+    for (int i = 0; i < s->num_parts; ++i) {
+        copy_strip(s, strip, s->parts[i], first, end < s->rows ? end : s->rows);
+        strip += (size_t)s->parts[i]->u.tensor.dims[s->axis] * s->tail;
+    }
+}
+
+static void
+copy_parts(coi_call *call, const co_value *whole, co_value *const *parts, int n, int64_t axis,
+           bool splits)
+{
+    strips s = { .whole = whole->u.tensor.data,
+                 .parts = parts,
+                 .num_parts = n,
+                 .axis = (int)(axis < 0 ? axis + whole->ndim : axis),
+                 .splits = splits,
+                 .rows = 1,
+                 .tail = coi_element_size((co_dtype)whole->dtype) };
+
+    if (whole->u.tensor.num_elements == 0)
+        return;
+    for (int d = 0; d < s.axis; ++d)
+        s.rows *= whole->u.tensor.dims[d];
+    for (int d = s.axis + 1; d < whole->ndim; ++d)
+        s.tail *= (size_t)whole->u.tensor.dims[d];
+    s.row_bytes = (size_t)whole->u.tensor.dims[s.axis] * s.tail;
+    coi_parallel(call, coi_num_chunks(s.rows, whole->u.tensor.num_elements / s.rows, &s.per_chunk),
+                 copy_strips, &s);
+}
+
 co_code
 coi_concat_run(coi_call *call)
 {
-    const coi_axis_attrs *attrs = call->attrs;
-    const co_value       *out = call->out[0];
-    int                   axis = (int)(attrs->axis < 0 ? attrs->axis + out->ndim : attrs->axis);
-    int64_t               rows = 1;
-    size_t                tail = coi_element_size((co_dtype)out->dtype), row_bytes, at = 0;
-
-    if (out->u.tensor.num_elements == 0)
-        return CO_OK;
-    for (int d = 0; d < axis; ++d)
-        rows *= out->u.tensor.dims[d];
-    for (int d = axis + 1; d < out->ndim; ++d)
-        tail *= (size_t)out->u.tensor.dims[d];
-    row_bytes = (size_t)out->u.tensor.dims[axis] * tail;
-    for (int i = 0; i < call->num_in; ++i) {
-        size_t nbytes = (size_t)call->in[i]->u.tensor.dims[axis] * tail;
-
-        for (int64_t r = 0; nbytes > 0 && r < rows; ++r)
-            memcpy(COI_OUT(call, 0, char) + (size_t)r * row_bytes + at,
-                   COI_IN(call, i, char) + (size_t)r * nbytes, nbytes);
-        at += nbytes;
-    }
+    copy_parts(call, call->out[0], call->in, call->num_in,
+               ((const coi_axis_attrs *)call->attrs)->axis, false);
     return coi_own_texts(call);
+}
+
+co_code
+coi_split_run(coi_call *call)
+{
+    copy_parts(call, call->in[0], call->out, call->num_out,
+               ((const coi_split_attrs *)call->attrs)->axis, true);
+    return CO_OK;
 }

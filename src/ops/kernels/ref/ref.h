@@ -78,6 +78,7 @@ co_code coi_ref_slice_grad(coi_call *call);
 co_code coi_ref_strided(coi_call *call);
 co_code coi_ref_strided_grad(coi_call *call);
 co_code coi_ref_concat(coi_call *call);
+co_code coi_ref_split(coi_call *call);
 co_code coi_ref_gather(coi_call *call);
 co_code coi_ref_scatter_add(coi_call *call);
 co_code coi_ref_one_hot(coi_call *call);

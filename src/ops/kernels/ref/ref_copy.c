@@ -159,6 +159,27 @@ coi_ref_concat(coi_call *call)
     return coi_own_texts(call);
 }
 
+co_code
+coi_ref_split(coi_call *call)
+{
+    const coi_split_attrs *attrs = call->attrs;
+    co_value              *x = call->in[0];
+    int64_t                axis = attrs->axis < 0 ? attrs->axis + x->ndim : attrs->axis, before = 0;
+    int64_t                index[CO_MAX_DIMS];
+
+    for (int k = 0; k < call->num_out; ++k) {
+        co_value *out = call->out[k];
+
+        for (int64_t i = 0; i < out->u.tensor.num_elements; ++i) {
+            split(i, out, index);
+            index[axis] += before;
+            copy_element(out, i, x, join(index, x));
+        }
+        before += out->u.tensor.dims[axis];
+    }
+    return CO_OK;
+}
+
 /* Rows of `inner` elements: where row `row` of what is gathered lies in params. */
 static int64_t
 params_row(const coi_call *call, const coi_gather_plan *plan, int64_t row)
