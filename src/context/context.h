@@ -491,13 +491,13 @@ co_value *coi_spec(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndi
 co_value *coi_as_tensor(co_context *ctx, co_value *value, co_dtype dtype);
 /* The host is about to read a tensor, or made one of numbers of its own: for whoever records the
  * kernels of ctx (ops/engine/apply.c). */
-void coi_show_host_read(co_context *ctx, const co_value *tensor);
+bool coi_show_host_read(co_context *ctx, const co_value *tensor);
 void coi_show_host_made(co_context *ctx, co_value *tensor);
-static inline void
-coi_note_host_read(co_context *ctx, const co_value *tensor)
+/* Not, with an error, while kernels are recorded whose results it depends on. */
+static inline bool
+coi_may_read(co_context *ctx, const co_value *tensor)
 {
-    if ((ctx->special & COI_SPECIAL_RECORD) != 0)
-        coi_show_host_read(ctx, tensor);
+    return (ctx->special & COI_SPECIAL_RECORD) == 0 || coi_show_host_read(ctx, tensor);
 }
 static inline void
 coi_note_host_made(co_context *ctx, co_value *tensor)
@@ -514,7 +514,8 @@ co_value *coi_copy_to_host(co_context *ctx, co_value *tensor); /* called only by
 static inline co_value *
 coi_host_value(co_context *ctx, co_value *tensor)
 {
-    coi_note_host_read(ctx, tensor);
+    if (!coi_may_read(ctx, tensor))
+        return NULL;
     return coi_is_on_host(tensor) ? tensor : coi_copy_to_host(ctx, tensor);
 }
 /* Its data. */

@@ -59,9 +59,12 @@ find_last_uses(coi_plan *plan)
             if (root->last == NONE)
                 root->last = (uint32_t)(i - 1);
         }
-        for (int k = 0; k < kernel->num_out; ++k)
-            if (plan->values[out[k]].last == NONE)
-                plan->values[out[k]].last = (uint32_t)(i - 1);
+        for (int k = 0; k < kernel->num_out; ++k) {
+            coi_plan_value *root = &plan->values[plan->values[out[k]].root];
+
+            if (root->last == NONE)
+                root->last = (uint32_t)(i - 1);
+        }
     }
 }
 
@@ -126,6 +129,18 @@ sort_by_root(coi_plan *plan)
     return true;
 }
 
+/* Tapes know tensors by their handles: two results are two, and those of two calls. */
+static bool
+is_shared_output(const coi_plan *plan, size_t i)
+{
+    uint32_t value = plan->outputs[i].value;
+
+    for (size_t k = 0; k < i; ++k)
+        if (plan->outputs[k].value == value)
+            return true;
+    return plan->values[value].source == COI_PLAN_CONSTANT;
+}
+
 static bool
 find_bound(coi_plan *plan)
 {
@@ -146,6 +161,7 @@ find_bound(coi_plan *plan)
 
         if (is_bound(root))
             plan->outputs[i].bound = root->position;
+        plan->outputs[i].is_shared = is_shared_output(plan, i);
     }
     return true;
 }
@@ -283,9 +299,10 @@ is_shared(const coi_plan *plan, uint32_t number, co_value *const *slots)
 }
 
 bool
-coi_plan_fits(const coi_plan *plan, const co_context *ctx, int64_t key, co_value *const *slots)
+coi_plan_fits(const coi_plan *plan, const co_context *ctx, const coi_plan_key *key,
+              co_value *const *slots)
 {
-    if (plan->device != ctx->device || plan->key != key)
+    if (plan->device != ctx->device || memcmp(&plan->key, key, sizeof(*key)) != 0)
         return false;
     for (size_t i = 0; i < plan->num_inputs; ++i) {
         const coi_plan_input *input = &plan->inputs[i];
@@ -431,7 +448,7 @@ output_of(co_context *ctx, const coi_plan *plan, const coi_plan_output *output,
     const coi_plan_value *value = &plan->values[output->value];
     co_value             *base = base_of(plan, output, slots), *view;
 
-    if (value->source != COI_PLAN_VIEW) {
+    if (value->source != COI_PLAN_VIEW && !output->is_shared) {
         coi_ref(base);
         return base;
     }

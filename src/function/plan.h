@@ -3,11 +3,11 @@
  * Plans: a part of a program as a list of kernels, for tensors of given types on given devices.
  *
  * A region is a sequence of calls of a program that start kernels and do nothing else; tapes that
- * begin in it end in it. The first run of a region with tensors of some types makes its calls one
- * after the other and records the kernels that they start: composite operators are taken apart,
- * gradients are the kernels of their backward pass. Later runs with such tensors run the kernels,
- * and nothing else: no call, no tape, no shape rule, no allocation for what is dropped before the
- * region ends.
+ * begin in it end in it. Before the first run of a region with tensors of some types, its calls are
+ * made with meta tensors, and the kernels that they start are recorded: composite operators are
+ * taken apart, gradients are the kernels of their backward pass. Runs with such tensors run the
+ * kernels, and nothing else: no call, no tape, no shape rule, no allocation for what is dropped
+ * before the region ends.
  *
  * A kernel gets the operands, attributes and shapes that it would get without a plan, so results
  * have the same bits.
@@ -75,6 +75,7 @@ typedef struct coi_plan_output {
     uint32_t  slot, value;
     uint32_t  bound;  /* position of its root in plan->bound; UINT32_MAX: the root is a constant */
     co_value *tensor; /* at the end of a run: a reference */
+    bool      is_shared; /* its root is a constant, or another result: it is a tensor of its own */
 } coi_plan_output;
 
 typedef struct coi_plan {
@@ -83,7 +84,7 @@ typedef struct coi_plan {
     atomic_flag        is_busy;
     atomic_llong       num_runs; /* written by who has it */
     co_device         *device;   /* current, when it was recorded */
-    int64_t            key;      /* of coi_op.plan_key */
+    coi_plan_key       key;
     bool               has_tape;
     size_t             num_given; /* the first values: inputs, then constants of the function */
     coi_plan_value    *values;
@@ -119,14 +120,15 @@ typedef struct coi_plan {
 
 /* A region of a program. */
 typedef struct coi_region {
-    size_t      first, end; /* steps */
-    uint32_t   *in, *out;   /* slots: made before it and used in it; made in it and used after it */
-    size_t      num_in, num_out, cap_in, cap_out;
-    uint32_t   *dropped; /* those of `in` that nothing after it uses */
-    size_t      num_dropped, cap_dropped;
-    bool        has_key;  /* a call in it has a plan_key */
-    bool        has_tape; /* a tape begins in it */
-    coi_lock    lock;     /* of adding a plan: once it is there it stays */
+    size_t    first, end; /* steps */
+    uint32_t *in, *out;   /* slots: made before it and used in it; made in it and used after it */
+    size_t    num_in, num_out, cap_in, cap_out;
+    uint32_t *dropped; /* those of `in` that nothing after it uses */
+    size_t    num_dropped, cap_dropped;
+    void (*key)(co_context *ctx, coi_plan_key *key); /* coi_op.plan_key of its calls; or NULL */
+    bool        has_keys;                            /* there are several of them: it has no plan */
+    bool        has_tape;                            /* a tape begins in it */
+    coi_lock    lock; /* of adding a plan: once it is there it stays */
     coi_plan   *plans[COI_MOST_PLANS];
     atomic_uint num_plans, num_failures;
 } coi_region;
@@ -138,32 +140,41 @@ bool coi_program_find_regions(co_context *ctx, coi_program *program);
 void coi_regions_destroy(coi_heap *heap, coi_program *program);
 /*
  * Run a region by a plan: whether it was run, or failed with an error in ctx. False without an
- * error: there is no plan for these values, or ctx cannot run one; make the calls. Where *recorder
- * is not NULL then, they are to be recorded: coi_region_end is called when they were made.
+ * error: there is no plan for these values, or ctx cannot run one. Where `recording` is not NULL
+ * and *recording is not NULL then, a plan may be recorded: make the calls with slots of their own,
+ * then call coi_region_end, then try again. What cannot be recorded is an error in ctx from then
+ * on, to be forgotten after coi_region_end.
  */
 bool coi_region_run(co_context *ctx, const coi_program *program, coi_region *region,
-                    co_value **slots, coi_plan_recording **recorder);
-void coi_region_end(co_context *ctx, coi_region *region, co_value **slots,
-                    coi_plan_recording *recorder);
+                    co_value **slots, coi_plan_recording **recording);
+/* End a recording: whether the region has a plan more. An error that a call had stays in ctx. */
+bool coi_region_end(co_context *ctx, coi_region *region, co_value **slots,
+                    coi_plan_recording *recording);
 
 /* What there is to say about the plans of a program, added to what is there. */
 void coi_regions_count(coi_program *program, co_function_stats *stats);
 
-/* plan_recording.c. Begin to record the kernels of ctx; NULL without memory, and without an
- * error. */
+/* plan_recording.c. Begin to record the kernels of ctx, which are not run; NULL without memory, and
+ * without an error. */
 coi_plan_recording *coi_plan_record(co_context *ctx, const coi_program *program,
-                                    const coi_region *region, co_value *const *slots, int64_t key);
+                                    const coi_region *region, co_value *const *slots,
+                                    const coi_plan_key *key);
 /* The calls of this step come next. */
 void coi_plan_record_step(coi_plan_recording *recording, size_t step);
-/* End it: the plan, or NULL with the reason why there is none in *why. */
+/* Why there is no plan. */
+typedef struct coi_no_plan {
+    const char *text;         /* NULL: a call failed */
+    bool        is_of_values; /* the values of this call were in the way, and not their types */
+} coi_no_plan;
+/* End it: the plan, or NULL with an error in ctx, and the reason. */
 coi_plan *coi_plan_recorded(co_context *ctx, coi_plan_recording *recording,
-                            const coi_region *region, co_value *const *slots, const char **why);
+                            const coi_region *region, co_value *const *slots, coi_no_plan *why);
 
 /* plan.c */
 /* Make a plan that was recorded ready to run; false without memory. */
 bool coi_plan_finish(co_context *ctx, coi_plan *plan);
 /* Whether these values of slots are of the types that a plan is for. */
-bool coi_plan_fits(const coi_plan *plan, const co_context *ctx, int64_t key,
+bool coi_plan_fits(const coi_plan *plan, const co_context *ctx, const coi_plan_key *key,
                    co_value *const *slots);
 /* Run it, once it is taken (is_busy): *fits is false, and nothing happened, if a variable is not
  * what it was. False with an error. */
@@ -178,7 +189,7 @@ void coi_plan_destroy(coi_heap *heap, coi_plan *plan);
 bool coi_plan_fuse(coi_plan *plan);
 
 /* plan_memory.c. Give blocks that live from step `first` to step `last` offsets in one arena: its
- * size. Blocks are in order of `first`. SIZE_MAX without memory. */
+ * size. Their order changes to that of `first`. SIZE_MAX without memory. */
 typedef struct coi_plan_block {
     size_t   nbytes, offset;
     uint32_t first, last;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Recording a plan: the kernels that the calls of a region start, with the values that they use.
+ * The calls are made with meta tensors in the place of results, so that a recording takes no memory
+ * for them and changes nothing: where it fails, the calls can still be made.
  *
  * Every operand must be known: made by a recorded kernel, found in a slot or variable, or made by
  * the host of its own numbers. An operand of which nothing is known ends the recording, and so does
@@ -32,15 +34,26 @@ struct coi_plan_recording {
     co_value          **held;    /* references that keep addresses from being used again */
     size_t              num_held, cap_held;
     uint32_t            step;
-    const char         *failure; /* why there is no plan; NULL: none yet */
+    coi_no_plan         failure; /* why there is no plan; no text: none yet */
 };
 typedef coi_plan_recording recording;
 
+/* There is no plan, and the calls that are being recorded end. */
 static void
 fail(recording *r, const char *why)
 {
-    if (r->failure == NULL)
-        r->failure = why;
+    if (r->failure.text == NULL && r->ctx->error.code == CO_OK)
+        r->failure.text = why;
+    coi_fail(r->ctx, CO_ABORTED, "no plan: %s", why);
+}
+
+/* The same for what may not be so in the next call. */
+static void
+fail_by_values(recording *r, const char *why)
+{
+    if (r->failure.text == NULL)
+        r->failure.is_of_values = true;
+    fail(r, why);
 }
 
 /* --- maps --- */
@@ -206,7 +219,7 @@ note_constant(coi_kernel_recorder *recorder, co_value *tensor)
 {
     recording *r = (recording *)(void *)recorder;
 
-    if (r->failure == NULL)
+    if (r->failure.text == NULL)
         add_constant(r, tensor);
 }
 
@@ -222,7 +235,7 @@ note_variable(recording *r, co_value *variable, co_value *tensor, uint32_t known
         r->plan->values[known].held = variable;
     } else if (r->plan->values[known].source != COI_PLAN_VARIABLE ||
                r->plan->values[known].held->u.variable != variable->u.variable) {
-        fail(r, "a variable that shares its tensor");
+        fail_by_values(r, "a variable that shares its tensor");
     }
 }
 
@@ -232,30 +245,37 @@ note_operand(coi_kernel_recorder *recorder, co_value *given, co_value *tensor)
     recording *r = (recording *)(void *)recorder;
     uint32_t   number;
 
-    if (r->failure != NULL || given == tensor)
+    if (r->failure.text != NULL || given == tensor)
         return;
     number = value_of(r, tensor);
     if (coi_is_variable(given))
         note_variable(r, given, tensor, number);
+    else if (coi_is_distributed(given))
+        fail(r, "a constant that has a part for each replica");
     else if (number == NONE && given->kind == CO_KIND_TENSOR &&
              (number = value_of(r, given)) != NONE)
         add_view(r, number, tensor);
 }
 
-static void
+static bool
 note_host_read(coi_kernel_recorder *recorder, const co_value *tensor)
 {
     recording *r = (recording *)(void *)recorder;
     uint32_t   number = value_of(r, tensor);
 
-    if (number == NONE || !r->plan->values[number].is_constant)
-        fail(r, "the host reads a tensor");
+    if (number != NONE && r->plan->values[number].is_constant)
+        return true;
+    fail(r, "the host reads a tensor");
+    return false;
 }
 
-static void
+static co_code
 note_other(coi_kernel_recorder *recorder, const char *what)
 {
-    fail((recording *)(void *)recorder, what);
+    recording *r = (recording *)(void *)recorder;
+
+    fail(r, what);
+    return r->ctx->error.code;
 }
 
 /* --- kernels --- */
@@ -273,18 +293,29 @@ find_operands(recording *r, const coi_call *call, uint32_t *numbers)
     return true;
 }
 
-/* Whether the results are the same in every run, and small: they become constants. */
+/* Results that are the same in every run, and small, are computed once: they become constants. */
 static bool
-is_folded(const recording *r, const coi_call *call, const uint32_t *numbers, bool *is_constant)
+is_computed(coi_kernel_recorder *recorder, const coi_call *call, const coi_out *outs)
 {
-    int64_t total = 0;
+    const recording *r = (const recording *)(const void *)recorder;
+    double           total = 0;
 
-    *is_constant = call->op->renew == NULL;
-    for (int i = 0; i < call->num_in; ++i)
-        *is_constant = *is_constant && r->plan->values[numbers[i]].is_constant;
-    for (int i = 0; i < call->num_out; ++i)
-        total += call->out[i]->u.tensor.num_elements;
-    return *is_constant && total <= MOST_FOLDED;
+    if (call->op->renew != NULL)
+        return false;
+    for (int i = 0; i < call->num_in; ++i) {
+        uint32_t number = value_of(r, call->in[i]);
+
+        if (number == NONE || !r->plan->values[number].is_constant)
+            return false;
+    }
+    for (int i = 0; i < call->num_out; ++i) {
+        double count = 1;
+
+        for (int d = 0; d < outs[i].ndim; ++d)
+            count *= (double)outs[i].dims[d];
+        total += count;
+    }
+    return total <= MOST_FOLDED;
 }
 
 static uint64_t
@@ -358,7 +389,7 @@ copy_attrs(recording *r, coi_plan_kernel *kernel, const void *attrs)
 }
 
 static void
-add_results(recording *r, const coi_call *call, bool is_constant)
+add_results(recording *r, const coi_call *call)
 {
     coi_plan *plan = r->plan;
 
@@ -367,7 +398,6 @@ add_results(recording *r, const coi_call *call, bool is_constant)
 
         if (number == NONE)
             return;
-        plan->values[number].is_constant = is_constant;
         plan->values[number].first = (uint32_t)plan->num_kernels;
         call->out[i]->flags |= COI_FLAG_RECORDED;
         plan->operands[plan->num_operands++] = number;
@@ -375,7 +405,7 @@ add_results(recording *r, const coi_call *call, bool is_constant)
 }
 
 static void
-add_kernel(recording *r, const coi_call *call, const uint32_t *numbers, bool is_constant)
+add_kernel(recording *r, const coi_call *call, const uint32_t *numbers)
 {
     coi_plan       *plan = r->plan;
     size_t          n = (size_t)call->num_in + (size_t)call->num_out;
@@ -398,19 +428,18 @@ add_kernel(recording *r, const coi_call *call, const uint32_t *numbers, bool is_
         memcpy(plan->operands + plan->num_operands, numbers,
                (size_t)call->num_in * sizeof(*numbers));
     plan->num_operands += (size_t)call->num_in;
-    add_results(r, call, is_constant);
+    add_results(r, call);
     plan->kernels[plan->num_kernels++] = kernel;
 }
 
 static void
 record_kernel(recording *r, const coi_call *call, const uint32_t *numbers)
 {
-    bool     is_constant, folded = is_folded(r, call, numbers, &is_constant);
     bool     compares = call->op->renew == NULL && call->op->attrs_rule.copy == NULL;
     uint64_t hash = compares ? hash_call(call, numbers) : 0;
     uint32_t same = compares ? find_same(r, call, numbers, hash) : NONE;
 
-    if (folded) {
+    if (!coi_is_meta(call->out[0])) {
         for (int i = 0; i < call->num_out; ++i)
             add_constant(r, call->out[i]);
     } else if (same != NONE) {
@@ -418,7 +447,7 @@ record_kernel(recording *r, const coi_call *call, const uint32_t *numbers)
     } else {
         if (compares && !put(r->plan->memory, &r->kernels, hash, (uint32_t)r->plan->num_kernels))
             fail(r, "no memory");
-        add_kernel(r, call, numbers, is_constant);
+        add_kernel(r, call, numbers);
     }
 }
 
@@ -429,7 +458,7 @@ note_kernel(coi_kernel_recorder *recorder, const coi_call *call)
     uint32_t   few[16], *numbers = few;
     size_t     nbytes = (size_t)call->num_in * sizeof(*numbers);
 
-    if (r->failure != NULL)
+    if (r->failure.text != NULL)
         return;
     if (nbytes > sizeof(few) && (numbers = coi_small_alloc(&r->ctx->heap, nbytes)) == NULL) {
         fail(r, "no memory");
@@ -494,8 +523,8 @@ is_added(const co_value *leaf, void *arg)
     if (number == NONE)
         add_constant(r, constant);
     else if (r->plan->values[number].source == COI_PLAN_INPUT)
-        fail(r, "an input that is a constant too");
-    return r->failure == NULL;
+        fail_by_values(r, "an input that is a constant too");
+    return r->failure.text == NULL;
 }
 
 /* Tensors that the function had when it was captured. */
@@ -512,7 +541,7 @@ add_captured(recording *r, const coi_region *region)
 
 coi_plan_recording *
 coi_plan_record(co_context *ctx, const coi_program *program, const coi_region *region,
-                co_value *const *slots, int64_t key)
+                co_value *const *slots, const coi_plan_key *key)
 {
     coi_memory *memory = &ctx->runtime->memory;
     recording  *r = coi_calloc(memory, sizeof(*r));
@@ -522,7 +551,8 @@ coi_plan_record(co_context *ctx, const coi_program *program, const coi_region *r
         coi_free(memory, r, sizeof(*r));
         return NULL;
     }
-    r->recorder = (coi_kernel_recorder){ .kernel = note_kernel,
+    r->recorder = (coi_kernel_recorder){ .is_computed = is_computed,
+                                         .kernel = note_kernel,
                                          .operand = note_operand,
                                          .constant = note_constant,
                                          .host_read = note_host_read,
@@ -532,7 +562,7 @@ coi_plan_record(co_context *ctx, const coi_program *program, const coi_region *r
     plan->memory = memory;
     plan->program = program;
     plan->device = ctx->device;
-    plan->key = key;
+    plan->key = *key;
     atomic_flag_clear(&plan->is_busy);
     add_inputs(r, region, slots);
     add_captured(r, region);
@@ -568,24 +598,26 @@ add_outputs(recording *r, const coi_region *region, co_value *const *slots)
             fail(r, "a result that no kernel made");
             return false;
         }
-        plan->outputs[i] = (coi_plan_output){ region->out[i], number, NONE, NULL };
+        plan->outputs[i] = (coi_plan_output){ region->out[i], number, NONE, NULL, false };
     }
     return true;
 }
 
 coi_plan *
 coi_plan_recorded(co_context *ctx, coi_plan_recording *r, const coi_region *region,
-                  co_value *const *slots, const char **why)
+                  co_value *const *slots, coi_no_plan *why)
 {
     coi_plan   *plan = r->plan;
     coi_memory *memory = plan->memory;
+    bool        ok;
 
     ctx->special = (uint8_t)(ctx->special & ~COI_SPECIAL_RECORD);
     ctx->kernel_recorder = NULL;
-    if (ctx->error.code != CO_OK)
-        fail(r, "an error");
-    if (r->failure == NULL && add_outputs(r, region, slots) && !coi_plan_finish(ctx, plan))
+    ok = ctx->error.code == CO_OK && add_outputs(r, region, slots);
+    if (ok && !coi_plan_finish(ctx, plan)) {
         fail(r, "no memory");
+        ok = false;
+    }
     *why = r->failure;
     for (size_t i = 0; i < r->num_held; ++i)
         coi_unref(&ctx->heap, r->held[i]);
@@ -593,7 +625,7 @@ coi_plan_recorded(co_context *ctx, coi_plan_recording *r, const coi_region *regi
     coi_free(memory, r->cells.keys, map_bytes(&r->cells));
     coi_free(memory, r->kernels.keys, map_bytes(&r->kernels));
     coi_free(memory, r, sizeof(*r));
-    if (*why == NULL)
+    if (ok)
         return plan;
     coi_plan_destroy(&ctx->heap, plan);
     return NULL;

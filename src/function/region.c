@@ -8,8 +8,10 @@
 
 #include <string.h>
 
-/* After so many recordings of which no plan came, none is tried any more. */
-#define MOST_FAILURES 3
+/* After so many recordings of which no plan came, none is tried any more. Those that failed because
+ * of types would fail again; others may have met values that are in the way this time alone. */
+#define MOST_FAILURES 24
+#define TYPE_FAILURE  8
 #define MOST_TAPES    16 /* inside each other; more are not planned */
 
 COI_USES_OP(tape_begin)
@@ -140,6 +142,16 @@ collect_output(const co_value *leaf, void *arg)
     return u->ok;
 }
 
+/* All calls with one function for their keys have the same key. */
+static void
+note_key(coi_region *region, const coi_op *op)
+{
+    if (op->plan_key == NULL)
+        return;
+    region->has_keys = region->has_keys || (region->key != NULL && region->key != op->plan_key);
+    region->key = op->plan_key;
+}
+
 static bool
 collect_slots(slot_use *u)
 {
@@ -148,7 +160,7 @@ collect_slots(slot_use *u)
 
         for (int k = 0; u->ok && k < step->num_in; ++k)
             coi_tree_all(step->in[k], collect_input, u);
-        u->region->has_key = u->region->has_key || step->op->plan_key != NULL;
+        note_key(u->region, step->op);
         u->region->has_tape = u->region->has_tape || step->op == &coi_op_tape_begin;
         if (u->ok)
             coi_tree_all(step->result, collect_output, u);
@@ -275,20 +287,20 @@ can_run(const co_context *ctx)
            ctx->device != NULL && ctx->device->cpu_kernels && ctx->error.code == CO_OK;
 }
 
-static int64_t
-key_of(co_context *ctx, const coi_program *program, const coi_region *region)
+static coi_plan_key
+key_of(co_context *ctx, const coi_region *region)
 {
-    int64_t key = 0;
+    coi_plan_key key = { { 0 } };
 
-    for (size_t i = region->first; region->has_key && i < region->end; ++i)
-        if (program->steps[i].op->plan_key != NULL)
-            key = key * 31 + program->steps[i].op->plan_key(ctx);
+    if (region->key != NULL)
+        region->key(ctx, &key);
     return key;
 }
 
 /* A plan for these values that nobody else is running, taken; NULL if there is none. */
 static coi_plan *
-take_plan(const co_context *ctx, coi_region *region, int64_t key, co_value *const *slots)
+take_plan(const co_context *ctx, coi_region *region, const coi_plan_key *key,
+          co_value *const *slots)
 {
     unsigned n = atomic_load_explicit(&region->num_plans, memory_order_acquire);
 
@@ -303,11 +315,11 @@ take_plan(const co_context *ctx, coi_region *region, int64_t key, co_value *cons
 }
 
 static void
-give_back(coi_plan *plan)
+give_back(coi_plan *plan, bool has_run)
 {
     long long runs = atomic_load_explicit(&plan->num_runs, memory_order_relaxed);
 
-    atomic_store_explicit(&plan->num_runs, runs + 1, memory_order_relaxed);
+    atomic_store_explicit(&plan->num_runs, runs + has_run, memory_order_relaxed);
     atomic_flag_clear_explicit(&plan->is_busy, memory_order_release);
 }
 
@@ -331,25 +343,25 @@ drop_inputs(co_context *ctx, const coi_region *region, co_value **slots)
 
 bool
 coi_region_run(co_context *ctx, const coi_program *program, coi_region *region, co_value **slots,
-               coi_plan_recording **recorder)
+               coi_plan_recording **recording)
 {
-    bool      done = false, fits = false;
-    int64_t   key;
-    coi_plan *plan;
+    bool         done, fits;
+    coi_plan_key key;
+    coi_plan    *plan;
 
-    *recorder = NULL;
-    if (!can_run(ctx))
+    if (!can_run(ctx) || region->has_keys)
         return false;
-    key = key_of(ctx, program, region);
-    plan = take_plan(ctx, region, key, slots);
-    if (plan != NULL) {
-        done = coi_plan_run(ctx, plan, slots, &fits);
-        give_back(plan);
-        if (done)
-            drop_inputs(ctx, region, slots);
-    } else if (may_record(region)) {
-        *recorder = coi_plan_record(ctx, program, region, slots, key);
+    key = key_of(ctx, region);
+    plan = take_plan(ctx, region, &key, slots);
+    if (plan == NULL) {
+        if (recording != NULL && may_record(region))
+            *recording = coi_plan_record(ctx, program, region, slots, &key);
+        return false;
     }
+    done = coi_plan_run(ctx, plan, slots, &fits);
+    give_back(plan, done);
+    if (done)
+        drop_inputs(ctx, region, slots);
     return done || ctx->error.code != CO_OK;
 }
 
@@ -369,24 +381,29 @@ say_plan(co_context *ctx, const coi_plan *plan, const char *why, const coi_regio
                      region->end - 1, why);
 }
 
-void
-coi_region_end(co_context *ctx, coi_region *region, co_value **slots, coi_plan_recording *recorder)
+bool
+coi_region_end(co_context *ctx, coi_region *region, co_value **slots, coi_plan_recording *recording)
 {
-    const char *why;
-    coi_plan   *plan = coi_plan_recorded(ctx, recorder, region, slots, &why);
+    coi_no_plan why = { NULL, false };
+    coi_plan   *plan = coi_plan_recorded(ctx, recording, region, slots, &why);
+    bool        is_added = false;
 
-    say_plan(ctx, plan, why, region);
+    if (plan != NULL || why.text != NULL)
+        say_plan(ctx, plan, why.text, region);
     coi_lock_take(&region->lock);
     if (plan == NULL) {
-        atomic_fetch_add(&region->num_failures, ctx->error.code == CO_OK);
+        atomic_fetch_add(&region->num_failures, why.text == NULL   ? 0u
+                                                : why.is_of_values ? 1u
+                                                                   : TYPE_FAILURE);
     } else if (atomic_load(&region->num_plans) < COI_MOST_PLANS) {
         region->plans[atomic_load(&region->num_plans)] = plan;
         atomic_fetch_add_explicit(&region->num_plans, 1, memory_order_release);
-        plan = NULL;
+        is_added = true;
     }
     coi_lock_give(&region->lock);
-    if (plan != NULL) /* others were faster */
+    if (plan != NULL && !is_added) /* others were faster */
         coi_plan_destroy(&ctx->heap, plan);
+    return is_added;
 }
 
 void

@@ -217,6 +217,17 @@ slots_new(co_context *ctx, const coi_program *program)
     return slots;
 }
 
+static co_value **
+slots_copy(const replay *r)
+{
+    co_value **copy = slots_new(r->ctx, r->program);
+
+    for (uint32_t i = 0; copy != NULL && i < r->program->num_slots; ++i)
+        if ((copy[i] = r->slots[i]) != NULL)
+            coi_ref(copy[i]);
+    return copy;
+}
+
 static void
 slots_free(co_context *ctx, const coi_program *program, co_value **slots)
 {
@@ -394,19 +405,42 @@ make_some_calls(replay *r, const bool *is_needed)
     return ok;
 }
 
-/* A region: by a plan where there is one, else its calls. */
+/* Record the kernels of a region, of which nothing runs: whether there is a plan more. Where it
+ * fails, it leaves nothing behind, and the calls tell of their errors themselves. */
+static bool
+record_region(const replay *r, coi_region *region, coi_plan_recording *recording)
+{
+    co_context *ctx = r->ctx;
+    uint64_t    random_counter = ctx->random_counter;
+    replay      dry = *r;
+    bool        is_planned;
+
+    co_block_begin(ctx); /* it ends the tapes of calls that did not come to their end */
+    dry.slots = slots_copy(r);
+    if (dry.slots != NULL)
+        make_calls(&dry, region->first, region->end, recording);
+    is_planned = coi_region_end(ctx, region, dry.slots, recording);
+    if (dry.slots != NULL)
+        slots_free(ctx, r->program, dry.slots);
+    if (dry.is_one != r->is_one)
+        coi_small_free(&ctx->heap, dry.is_one, r->program->num_slots + 1);
+    co_block_end(ctx);
+    coi_error_reset(&ctx->error);
+    ctx->random_counter = random_counter;
+    return is_planned;
+}
+
+/* A region: by a plan where there is one or can be one, else its calls. */
 static bool
 run_region(replay *r, coi_region *region)
 {
-    coi_plan_recording *recording;
-    bool                ok;
+    coi_plan_recording *recording = NULL;
 
-    if (coi_region_run(r->ctx, r->program, region, r->slots, &recording))
+    if (coi_region_run(r->ctx, r->program, region, r->slots, &recording) ||
+        (recording != NULL && record_region(r, region, recording) &&
+         coi_region_run(r->ctx, r->program, region, r->slots, NULL)))
         return r->ctx->error.code == CO_OK;
-    ok = make_calls(r, region->first, region->end, recording);
-    if (recording != NULL)
-        coi_region_end(r->ctx, region, r->slots, recording);
-    return ok;
+    return make_calls(r, region->first, region->end, NULL);
 }
 
 static co_value *

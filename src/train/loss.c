@@ -48,14 +48,13 @@ replay_average(co_context *ctx, const void *attrs, co_value *const *in, int num_
 }
 
 /* Its divisor is a number of the host, and so is what it checks. */
-static int64_t
-examples_key(co_context *ctx)
+static void
+examples_key(co_context *ctx, coi_plan_key *key)
 {
     coi_examples examples = coi_examples_of(ctx);
 
-    if (ctx->mode.num_replicas == 1)
-        return -1;
-    return (int64_t)((uint64_t)examples.of_step * 1000003 + (uint64_t)examples.of_replica);
+    if (ctx->mode.num_replicas > 1)
+        *key = (coi_plan_key){ { examples.of_step, examples.of_replica } };
 }
 
 const coi_op coi_op_average_loss = {

@@ -109,19 +109,35 @@ coi_tensor_over(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t
 }
 
 co_value *
+coi_meta_tensor(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t *dims, int ndim,
+                int64_t num_elements, co_error_info *err)
+{
+    co_value *cell = new_cell(heap, device, dtype, dims, ndim, num_elements);
+
+    if (cell == NULL)
+        return no_memory(heap, NULL, sizeof(*cell), device, err);
+    cell->flags |= COI_FLAG_META;
+    cell->u.tensor.data = NULL;
+    return cell;
+}
+
+co_value *
 coi_tensor_view(coi_heap *heap, co_value *base, const int64_t *dims, int ndim, int64_t num_elements,
                 int64_t offset, co_error_info *err)
 {
-    co_dtype    dtype = (co_dtype)base->dtype;
-    co_device  *device = base->u.tensor.device;
-    size_t      nbytes = (size_t)num_elements * element_size(dtype);
-    const char *data = (const char *)base->u.tensor.data + (size_t)offset * element_size(dtype);
-    co_value   *cell;
+    co_dtype   dtype = (co_dtype)base->dtype;
+    co_device *device = base->u.tensor.device;
+    size_t     nbytes = (size_t)num_elements * element_size(dtype);
+    co_value  *cell;
 
+    if (coi_is_meta(base))
+        return coi_meta_tensor(heap, device, dtype, dims, ndim, num_elements, err);
     if (base->u.tensor.buffer == NULL) { /* the data is in base's cell, which may die first */
         cell = coi_tensor_new(heap, device, dtype, dims, ndim, num_elements, err);
         if (cell != NULL && nbytes > 0)
-            memcpy(cell->u.tensor.data, data, nbytes);
+            memcpy(cell->u.tensor.data,
+                   (const char *)base->u.tensor.data + (size_t)offset * element_size(dtype),
+                   nbytes);
         return cell;
     }
     cell = new_cell(heap, device, dtype, dims, ndim, num_elements);

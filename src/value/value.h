@@ -52,7 +52,8 @@ typedef struct coi_variable coi_variable;
 enum {
     COI_FLAG_INLINE = 1, /* tensor data is in the cell */
     COI_FLAG_COPY = 2, /* stands on the tape for a variable or a tensor elsewhere (coi_tape_mark) */
-    COI_FLAG_RECORDED = 4 /* made by a kernel while kernels were recorded (kernel_recording.h) */
+    COI_FLAG_RECORDED = 4, /* made by a kernel while kernels were recorded (kernel_recording.h) */
+    COI_FLAG_META = 8      /* a meta tensor */
 };
 
 #define COI_INLINE_ITEMS   8
@@ -408,6 +409,17 @@ co_value *coi_tensor_view(coi_heap *heap, co_value *base, const int64_t *dims, i
                           int64_t num_elements, int64_t offset, co_error_info *err);
 /* The tensor has one owner and nothing shares its data: it may be written in place. */
 bool coi_is_private(const co_value *tensor);
+/*
+ * A meta tensor: a tensor without data, of which nothing but its type can be read. It stands for
+ * the results of kernels that are recorded and not run (ops/engine/kernel_recording.h).
+ */
+co_value *coi_meta_tensor(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t *dims,
+                          int ndim, int64_t num_elements, co_error_info *err);
+static inline bool
+coi_is_meta(const co_value *tensor)
+{
+    return (tensor->flags & COI_FLAG_META) != 0;
+}
 /*
  * For all code that reads or writes the data of a tensor, except the kernels of the CPU backend.
  * The data of a tensor is in the memory of its device, strings always in that of the host.

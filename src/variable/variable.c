@@ -99,9 +99,12 @@ read_effect(co_context *ctx, coi_effect *effect)
     return ctx->error.code;
 }
 
-const coi_op coi_op_read_variable = { COI_EFFECT(
-    "read_variable", "Reads the tensor of a variable; co_variable_read, or use as an operand.",
-    read_effect, CO_RESOURCE_VARIABLE, 0) };
+const coi_op coi_op_read_variable = {
+    COI_EFFECT("read_variable",
+               "Reads the tensor of a variable; co_variable_read, or use as an operand.",
+               read_effect, CO_RESOURCE_VARIABLE, 0),
+    .is_recordable = true,
+};
 
 static co_value *
 plain_read(co_context *ctx, co_value *variable)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans: after the first call with tensors of some shapes, a captured function runs a list of
- * kernels. Each case compares with the function as it is without capturing, bit by bit.
+ * Plans: with tensors of some shapes, a captured function runs a list of kernels. Each case
+ * compares with the function as it is without capturing, bit by bit.
  */
 #include "function_worlds.h"
 #include "hooks.h"
@@ -59,22 +59,22 @@ chain(co_context *ctx, co_value *args, void *user)
     return co_args(ctx, co_reduce_sum(ctx, y, CO_ALL_AXES, false), y);
 }
 
-CO_TEST(a_second_call_runs_a_plan, "FN-2")
+CO_TEST(every_call_runs_a_plan, "FN-2")
 {
     co_function_stats stats = expect_planned(ctx, chain, NULL, 1000, 4);
 
     CO_EXPECT_INT(stats.captures, 1);
     CO_EXPECT_INT(stats.plans, 1);
-    CO_EXPECT_INT(stats.plan_runs, 3);
+    CO_EXPECT_INT(stats.plan_runs, 4);
     CO_EXPECT_MORE(stats.temporary_bytes, 0);
     CO_EXPECT_LESS(2 * stats.planned_bytes, stats.temporary_bytes);
 }
 
 CO_TEST(small_tensors_have_plans_too, "FN-2")
 {
-    CO_EXPECT_INT(expect_planned(ctx, chain, NULL, 1, 3).plan_runs, 2);
-    CO_EXPECT_INT(expect_planned(ctx, chain, NULL, 7, 3).plan_runs, 2);
-    CO_EXPECT_INT(expect_planned(ctx, chain, NULL, 0, 3).plan_runs, 2);
+    CO_EXPECT_INT(expect_planned(ctx, chain, NULL, 1, 3).plan_runs, 3);
+    CO_EXPECT_INT(expect_planned(ctx, chain, NULL, 7, 3).plan_runs, 3);
+    CO_EXPECT_INT(expect_planned(ctx, chain, NULL, 0, 3).plan_runs, 3);
 }
 
 CO_TEST(a_new_batch_size_is_a_new_plan_of_one_program, "FN-9")
@@ -94,7 +94,7 @@ CO_TEST(a_new_batch_size_is_a_new_plan_of_one_program, "FN-9")
             }
     CO_EXPECT_INT(stats_of(ctx, f).captures, 1);
     CO_EXPECT_INT(stats_of(ctx, f).plans, 7);
-    CO_EXPECT_INT(stats_of(ctx, f).plan_runs, 14);
+    CO_EXPECT_INT(stats_of(ctx, f).plan_runs, 21);
 }
 
 CO_TEST(more_shapes_than_plans_are_right_as_well, "FN-9")
@@ -139,7 +139,7 @@ CO_TEST(results_stay_when_the_next_call_runs, "FN-7")
     }
     for (int i = 0; i < 5; ++i)
         expect_same(ctx, passes_through(ctx, args[i], NULL), results[i]);
-    CO_EXPECT_INT(stats_of(ctx, f).plan_runs, 4);
+    CO_EXPECT_INT(stats_of(ctx, f).plan_runs, 5);
 }
 
 static co_value *
@@ -200,7 +200,7 @@ CO_TEST(a_plan_reads_what_a_variable_is_now, "FN-5 FN-7")
             else
                 co_assign_add(ctx, v, vector(ctx, 1, n));
         }
-        CO_EXPECT_INT(stats_of(ctx, f).plan_runs, 5);
+        CO_EXPECT_INT(stats_of(ctx, f).plan_runs, 6);
     }
 }
 
@@ -298,7 +298,7 @@ CO_TEST(a_training_step_is_one_plan_and_an_update, "FN-8")
             expect_same(ctx, co_identity(ctx, eager.b), co_identity(ctx, captured.b));
         }
     CO_EXPECT_INT(stats_of(ctx, f).plans, 1);
-    CO_EXPECT_INT(stats_of(ctx, f).plan_runs, 4);
+    CO_EXPECT_INT(stats_of(ctx, f).plan_runs, 5);
 }
 
 static co_value *
@@ -318,7 +318,7 @@ second_gradient(co_context *ctx, co_value *args, void *user)
 
 CO_TEST(gradients_of_gradients_are_planned, "FN-8")
 {
-    CO_EXPECT_INT(expect_planned(ctx, second_gradient, NULL, 11, 4).plan_runs, 3);
+    CO_EXPECT_INT(expect_planned(ctx, second_gradient, NULL, 11, 4).plan_runs, 4);
 }
 
 CO_TEST(a_tape_outside_sees_through_a_plan, "FN-8")
@@ -390,7 +390,7 @@ CO_TEST(random_numbers_of_plans_are_those_without, "FN-11")
         planned[i] = co_call(ctx, f, x);
     for (int i = 0; i < 4; ++i)
         expect_same(ctx, eager[i], planned[i]);
-    CO_EXPECT_INT(stats_of(ctx, f).plan_runs, 3);
+    CO_EXPECT_INT(stats_of(ctx, f).plan_runs, 4);
 }
 
 /* --- errors --- */

@@ -294,6 +294,30 @@ make_output(coi_call *call, const coi_out *out)
     return made;
 }
 
+/* The results of a kernel that is recorded, and run only if the recorder wants it. */
+static bool
+make_recorded_outputs(coi_call *call, const coi_out *outs)
+{
+    co_context          *ctx = call->ctx;
+    coi_kernel_recorder *recorder = ctx->kernel_recorder;
+    bool                 is_real = call->op->view || recorder->is_computed(recorder, call, outs);
+
+    for (int i = 0; i < call->num_out; ++i) {
+        int64_t count = is_real ? 0 : count_elements(ctx, &outs[i]);
+
+        if (is_real)
+            call->out[i] = make_output(call, &outs[i]);
+        else if (count >= 0 &&
+                 (call->out[i] = coi_meta_tensor(&ctx->heap, call->device, outs[i].dtype,
+                                                 outs[i].dims, outs[i].ndim, count,
+                                                 coi_err(ctx))) == NULL)
+            coi_failed(ctx);
+        if (call->out[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
 /* What is computed from something watched goes on the tape. */
 static bool
 record(coi_call *call, const uint32_t *nodes)
@@ -357,17 +381,21 @@ run_host_kernel(coi_call *call)
     if ((call->ctx->special & COI_SPECIAL_LOG) != 0 && !op->view)
         say_kernel(call, is_reference);
     coi_observe_begin(call, name, &start);
-    rc = op->view ? CO_OK : op->upcasts ? coi_run_upcast(call, kernel) : kernel(call);
+    rc = op->view || coi_is_meta(call->out[0]) ? CO_OK
+         : op->upcasts                         ? coi_run_upcast(call, kernel)
+                                               : kernel(call);
     coi_observe_end(call, name, &start, rc);
-    if (coi_records_kernels(call->ctx) && rc == CO_OK)
+    if (coi_records_kernels(call->ctx) && rc == CO_OK) {
         call->ctx->kernel_recorder->kernel(call->ctx->kernel_recorder, call);
+        return call->ctx->error.code;
+    }
     return rc;
 }
 
-void
+bool
 coi_show_host_read(co_context *ctx, const co_value *tensor)
 {
-    ctx->kernel_recorder->host_read(ctx->kernel_recorder, tensor);
+    return ctx->kernel_recorder->host_read(ctx->kernel_recorder, tensor);
 }
 
 void
@@ -379,8 +407,9 @@ coi_show_host_made(co_context *ctx, co_value *tensor)
 static co_code
 run_kernel_specially(coi_call *call)
 {
-    if (coi_records_kernels(call->ctx) && !call->device->cpu_kernels)
-        call->ctx->kernel_recorder->other(call->ctx->kernel_recorder, "a kernel of a backend");
+    if (!call->device->cpu_kernels &&
+        coi_end_recording(call->ctx, "a kernel of a backend") != CO_OK)
+        return call->ctx->error.code;
     return call->device->cpu_kernels || call->op->view ? run_host_kernel(call)
                                                        : coi_run_on_device(call, run_host_kernel);
 }
@@ -409,9 +438,14 @@ run(coi_call *call, int num_in, int num_out, const uint32_t *nodes)
 
     if (!check_dtypes(call, num_in) || op->infer(call, outs) != CO_OK)
         return false;
-    for (int i = 0; i < num_out; ++i)
-        if ((call->out[i] = make_output(call, &outs[i])) == NULL)
+    if (coi_records_kernels(ctx)) {
+        if (!make_recorded_outputs(call, outs))
             return false;
+    } else {
+        for (int i = 0; i < num_out; ++i)
+            if ((call->out[i] = make_output(call, &outs[i])) == NULL)
+                return false;
+    }
     if (run_kernel(call) != CO_OK)
         return false;
     return !ctx->recording || op->not_differentiable ||

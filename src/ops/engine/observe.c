@@ -266,9 +266,8 @@ coi_execute_specially(co_context *ctx, const coi_op *op, coi_effect *effect)
                         "%s cannot be captured in a function; call it outside, and pass its result "
                         "to the function",
                         ctx->call);
-    if (coi_records_kernels(ctx) && !op->is_renewed &&
-        (op->writes != 0 || (op->reads & ~CO_RESOURCE_VARIABLE) != 0))
-        ctx->kernel_recorder->other(ctx->kernel_recorder, op->name);
+    if (!op->is_recordable && coi_end_recording(ctx, op->name) != CO_OK)
+        return ctx->error.code;
     return coi_is_observed(ctx) ? execute_observed(ctx, op, effect) : op->effect(ctx, effect);
 }
 

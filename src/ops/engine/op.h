@@ -144,6 +144,11 @@ typedef struct coi_attr {
 
 typedef struct coi_effect coi_effect; /* ops/engine/execute.h */
 
+/* See coi_op.plan_key. */
+typedef struct coi_plan_key {
+    int64_t at[2];
+} coi_plan_key;
+
 typedef struct coi_op {
     coi_attrs_rule attrs_rule;                  /* first: the tape knows no more of an operator */
     const char    *name;                        /* as messages have it */
@@ -239,12 +244,13 @@ typedef struct coi_op {
      * place (function/plan.h). */
     bool is_planned;
     /* The same, where the numbers of the host that its kernels get depend on more than its
-     * operands: another key, another plan. */
-    int64_t (*plan_key)(co_context *ctx);
-    /* Of an effect whose result is in the attributes of a kernel, which renews them. */
-    bool is_renewed;
-    /* Of a kernel whose attributes hold state of ctx: brings them up to date, for a run that is not
-     * the first. */
+     * operands: writes what they depend on. Another key, another plan. */
+    void (*plan_key)(co_context *ctx, coi_plan_key *key);
+    /* An effect that happens while kernels are recorded, too: it reads variables or numbers of the
+     * host alone, or its result is in the attributes of a kernel, which renews them. */
+    bool is_recordable;
+    /* Of a kernel whose attributes hold state of ctx: brings them up to date, in every run of a
+     * plan. */
     void (*renew)(co_context *ctx, void *attrs);
 } coi_op;
 

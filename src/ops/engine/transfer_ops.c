@@ -62,16 +62,16 @@ coi_copy_tensor(co_context *ctx, co_value *tensor, co_device *device)
         coi_note_operand(ctx, tensor, t.to);
         return t.to;
     }
-    if (coi_records_kernels(ctx))
-        ctx->kernel_recorder->other(ctx->kernel_recorder, coi_op_copy_to_device.name);
-    coi_execute_body(ctx, &coi_op_copy_to_device, shown, copy, &t);
+    if (coi_end_recording(ctx, coi_op_copy_to_device.name) == CO_OK)
+        coi_execute_body(ctx, &coi_op_copy_to_device, shown, copy, &t);
     return t.to;
 }
 
 co_value *
 coi_bring_tensor_to_host(co_context *ctx, co_value *tensor)
 {
-    coi_note_host_read(ctx, tensor);
+    if (!coi_may_read(ctx, tensor))
+        return NULL;
     if (!coi_is_on_host(tensor))
         return coi_copy_tensor(ctx, tensor, tensor->u.tensor.device->host);
     coi_ref(tensor);
@@ -96,7 +96,8 @@ coi_download(co_context *ctx, const co_value *tensor, void *out)
     transfer   t = { .from = (co_value *)(uintptr_t)tensor, .out = out };
     coi_effect shown = { .in = &t.from, .num_in = 1, .device = tensor->u.tensor.device };
 
-    coi_note_host_read(ctx, tensor);
+    if (!coi_may_read(ctx, tensor))
+        return ctx->error.code;
     if (coi_is_on_host(tensor))
         return coi_tensor_download(tensor, out, coi_err(ctx));
     return coi_execute_body(ctx, &coi_op_download, shown, download, &t) ? CO_OK : ctx->error.code;
@@ -159,11 +160,15 @@ make(co_context *ctx, void *arg)
 
 const coi_op coi_op_make_tensor = {
     COI_EFFECT("make_tensor", "Makes a tensor from data of the user or of a file; co_tensor.",
-               coi_body_effect, 0, 0)
+               coi_body_effect, 0, 0),
+    .is_recordable = true,
 };
-const coi_op coi_op_stack_values = { COI_EFFECT(
-    "stack_values", "Converts a list of numbers and tensors to a tensor; co_to_tensor, operands.",
-    coi_body_effect, 0, 0) };
+const coi_op coi_op_stack_values = {
+    COI_EFFECT("stack_values",
+               "Converts a list of numbers and tensors to a tensor; co_to_tensor, operands.",
+               coi_body_effect, 0, 0),
+    .is_recordable = true, /* of numbers: coi_stack_values sees to that */
+};
 
 co_value *
 coi_make_tensor(co_context *ctx, coi_make_fn fn, void *arg)
@@ -182,9 +187,10 @@ coi_stack_values(co_context *ctx, coi_values items, coi_make_fn fn, void *arg)
     making     m = { fn, arg, NULL };
     coi_effect shown = { .in = items.items, .num_in = items.n, .out = &m.made, .num_out = 1 };
 
-    for (size_t i = 0; coi_records_kernels(ctx) && i < items.n; ++i)
-        if (coi_host_dtype(items.items[i]) == CO_DTYPE_NONE)
-            ctx->kernel_recorder->other(ctx->kernel_recorder, coi_op_stack_values.name);
+    for (size_t i = 0; i < items.n; ++i)
+        if (coi_host_dtype(items.items[i]) == CO_DTYPE_NONE &&
+            coi_end_recording(ctx, coi_op_stack_values.name) != CO_OK)
+            return NULL;
     coi_execute_body(ctx, &coi_op_stack_values, shown, make, &m);
     coi_note_host_made(ctx, m.made);
     return m.made;

@@ -205,7 +205,7 @@ const coi_op coi_op_draw_random = {
     COI_EFFECT("draw_random",
                "Draws the number of a call of random_uniform or random_normal from the context.",
                coi_body_effect, CO_RESOURCE_RANDOM, CO_RESOURCE_RANDOM),
-    .is_renewed = true,
+    .is_recordable = true,
 };
 
 static void
