@@ -49,10 +49,14 @@ find_last_uses(coi_plan *plan)
         coi_plan_kernel *kernel = &plan->kernels[i - 1];
         const uint32_t  *in = plan->operands + kernel->values, *out = in + kernel->num_in;
 
-        kernel->is_dead = kernel->op->renew == NULL; /* that advances a counter in any case */
-        for (int k = 0; k < kernel->num_out; ++k)
-            if (plan->values[out[k]].last != NONE || plan->values[out[k]].is_output)
+        kernel->is_dead = kernel->is_left_out ||
+                          kernel->op->renew == NULL; /* that advances a counter in any case */
+        for (int k = 0; !kernel->is_left_out && k < kernel->num_out; ++k) {
+            const coi_plan_value *root = &plan->values[plan->values[out[k]].root];
+
+            if (root->last != NONE || root->is_output)
                 kernel->is_dead = false;
+        }
         for (int k = 0; !kernel->is_dead && k < kernel->num_in; ++k) {
             coi_plan_value *root = &plan->values[plan->values[in[k]].root];
 
@@ -87,13 +91,11 @@ place_values(coi_plan *plan)
         /* A chain is one step: nothing that it makes takes the place of what it uses. */
         blocks[n++] = (coi_plan_block){ coi_tensor_nbytes(&value->cell), 0,
                                         plan->kernels[value->first].first,
-                                        plan->kernels[value->last].last };
+                                        plan->kernels[value->last].last, (uint32_t)i };
     }
     plan->arena_bytes = coi_plan_place(plan->memory, blocks, n, plan->num_kernels);
-    n = 0;
-    for (size_t i = 0; plan->arena_bytes != SIZE_MAX && i < plan->num_values; ++i)
-        if (is_in_arena(&plan->values[i]) && !plan->kernels[plan->values[i].first].is_dead)
-            plan->values[i].offset = blocks[n++].offset;
+    for (size_t i = 0; plan->arena_bytes != SIZE_MAX && i < n; ++i)
+        plan->values[blocks[i].value].offset = blocks[i].offset;
     coi_free(plan->memory, blocks, nbytes);
     if (plan->arena_bytes <= SMALL_ARENA)
         plan->small_arena = coi_alloc(plan->memory, plan->arena_bytes);
@@ -166,6 +168,28 @@ find_bound(coi_plan *plan)
     return true;
 }
 
+static size_t
+stride_bytes(const coi_plan *plan)
+{
+    return (plan->num_operands + 1) * sizeof(*plan->row_strides);
+}
+
+static bool
+find_row_strides(coi_plan *plan)
+{
+    for (size_t i = 0; i < plan->num_operands; ++i) {
+        int64_t stride = plan->values[plan->operands[i]].row_stride;
+
+        if (stride == 0)
+            continue;
+        if (plan->row_strides == NULL &&
+            (plan->row_strides = coi_calloc(plan->memory, stride_bytes(plan))) == NULL)
+            return false;
+        plan->row_strides[i] = stride;
+    }
+    return true;
+}
+
 static bool
 make_calls(co_context *ctx, coi_plan *plan)
 {
@@ -175,6 +199,8 @@ make_calls(co_context *ctx, coi_plan *plan)
         return false;
     for (size_t i = 0; i < plan->num_operands; ++i)
         plan->cells[i] = &plan->values[plan->operands[i]].cell;
+    if (!find_row_strides(plan))
+        return false;
     for (size_t i = 0; i < plan->num_kernels; ++i) {
         coi_plan_kernel *kernel = &plan->kernels[i];
         coi_call        *call = &plan->calls[i];
@@ -186,6 +212,7 @@ make_calls(co_context *ctx, coi_plan *plan)
         call->num_in = kernel->num_in;
         call->attrs = kernel->attrs;
         call->num_out = kernel->num_out;
+        call->row_strides = plan->row_strides != NULL ? plan->row_strides + kernel->values : NULL;
         for (int k = 0; k < kernel->num_out; ++k)
             call->out[k] = call->in[kernel->num_in + k];
         kernel->first = kernel->last = (uint32_t)i;
@@ -220,14 +247,19 @@ make_starts(coi_plan *plan)
 static void
 set_data(coi_plan *plan, uint32_t root, void *data)
 {
-    for (uint32_t i = plan->first_shown[root]; i < plan->first_shown[root + 1]; ++i)
-        plan->values[plan->shown[i]].cell.u.tensor.data = data;
+    for (uint32_t i = plan->first_shown[root]; i < plan->first_shown[root + 1]; ++i) {
+        coi_plan_value *value = &plan->values[plan->shown[i]];
+
+        value->cell.u.tensor.data = (char *)data + value->view_offset;
+    }
 }
 
 bool
 coi_plan_finish(co_context *ctx, coi_plan *plan)
 {
     mark_outputs(plan);
+    if (!coi_plan_view_parts(plan))
+        return false;
     find_last_uses(plan);
     if (!make_calls(ctx, plan) || !coi_plan_fuse(plan) || !make_starts(plan) ||
         !place_values(plan) || !sort_by_root(plan) || !find_bound(plan))
@@ -263,6 +295,8 @@ coi_plan_destroy(coi_heap *heap, coi_plan *plan)
     coi_free(memory, plan->chains, plan->cap_chains * sizeof(*plan->chains));
     coi_free(memory, plan->chain_steps, (plan->num_kernels + 1) * sizeof(*plan->chain_steps));
     coi_free(memory, plan->cells, (plan->num_operands + 1) * sizeof(*plan->cells));
+    if (plan->row_strides != NULL)
+        coi_free(memory, plan->row_strides, stride_bytes(plan));
     coi_free(memory, plan->bound, (plan->num_values + 1) * sizeof(*plan->bound));
     coi_free(memory, plan->tensors, (plan->num_values + 1) * sizeof(*plan->tensors));
     coi_free(memory, plan->first_shown, shown_bytes(plan));

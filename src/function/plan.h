@@ -43,7 +43,9 @@ typedef struct coi_plan_value {
     bool     is_in_tile;  /* used in one chain alone: it needs no memory */
     co_value *held;       /* a reference to the tensor or variable; NULL: neither */
     size_t    offset;     /* of roots: in the arena */
-    uint32_t  position;   /* of roots: in plan->bound */
+    size_t    view_offset; /* bytes from the data of its root */
+    int64_t   row_stride;  /* of strided views, in elements; 0: dense */
+    uint32_t  position;    /* of roots: in plan->bound */
 } coi_plan_value;
 
 /* A kernel while it is recorded. */
@@ -56,6 +58,7 @@ typedef struct coi_plan_kernel {
     uint32_t      step;        /* of the program */
     uint32_t      first, last; /* kernels of its chain; itself if it is in none */
     bool          is_dead;
+    bool          is_left_out; /* its results are views */
 } coi_plan_kernel;
 
 /* A kernel or a chain that a run starts. */
@@ -98,8 +101,9 @@ typedef struct coi_plan {
     coi_plan_output   *outputs;
     size_t             num_outputs;
     /* Made when the recording is complete. */
-    coi_call       *calls; /* num_kernels */
-    co_value      **cells; /* of operands, as calls have them */
+    coi_call       *calls;       /* num_kernels */
+    co_value      **cells;       /* of operands, as calls have them */
+    int64_t        *row_strides; /* of operands; NULL: all are dense */
     coi_fused      *chains;
     size_t          num_chains, cap_chains;
     coi_fused_step *chain_steps; /* of all chains */
@@ -181,6 +185,9 @@ bool coi_plan_fits(const coi_plan *plan, const co_context *ctx, const coi_plan_k
 bool coi_plan_run(co_context *ctx, coi_plan *plan, co_value **slots, bool *fits);
 void coi_plan_destroy(coi_heap *heap, coi_plan *plan);
 
+/* strided_views.c. Let parts of tensors be views where their users and producers can work with
+ * them. False without memory. */
+bool coi_plan_view_parts(coi_plan *plan);
 /*
  * fusion.c. Find chains of element-wise kernels: the kernels of a chain follow each other, first
  * and last are set in them, and results that nothing else uses are marked. To be called when it is
@@ -193,6 +200,7 @@ bool coi_plan_fuse(coi_plan *plan);
 typedef struct coi_plan_block {
     size_t   nbytes, offset;
     uint32_t first, last;
+    uint32_t value;
 } coi_plan_block;
 size_t coi_plan_place(coi_memory *memory, coi_plan_block *blocks, size_t n, size_t num_steps);
 

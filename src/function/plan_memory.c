@@ -6,6 +6,7 @@
  */
 #include "function/plan.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct gap {
@@ -84,6 +85,16 @@ sort_by_last(const coi_plan_block *blocks, size_t n, uint32_t *heads, uint32_t *
     }
 }
 
+static int
+compare_first(const void *a, const void *b)
+{
+    const coi_plan_block *x = a, *y = b;
+
+    if (x->first != y->first)
+        return x->first < y->first ? -1 : 1;
+    return x->value < y->value ? -1 : x->value > y->value;
+}
+
 size_t
 coi_plan_place(coi_memory *memory, coi_plan_block *blocks, size_t n, size_t num_steps)
 {
@@ -93,6 +104,7 @@ coi_plan_place(coi_memory *memory, coi_plan_block *blocks, size_t n, size_t num_
     size_t    at = 0;
 
     if (a.gaps != NULL && heads != NULL) {
+        qsort(blocks, n, sizeof(*blocks), compare_first);
         sort_by_last(blocks, n, heads, next);
         for (uint32_t step = 0; step < num_steps; ++step) {
             for (; at < n && blocks[at].first == step; ++at)

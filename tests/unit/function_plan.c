@@ -478,6 +478,108 @@ CO_TEST_WITH(observers_see_every_kernel, "FN-2", "cpus=1")
     CO_EXPECT_MORE(eager, 10);
 }
 
+/* --- memory --- */
+
+/* Forty layers, of which the backward pass needs every result. */
+static co_value *
+deep(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 0), *y = x;
+
+    (void)user;
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    for (int i = 0; i < 40; ++i)
+        y = co_relu(ctx, co_sub(ctx, co_float(ctx, 1), co_relu(ctx, y)));
+    return co_gradient(ctx, co_reduce_sum(ctx, y, CO_ALL_AXES, false), x);
+}
+
+static int64_t
+most_held(co_context *ctx)
+{
+    co_memory_stats stats = CO_MEMORY_STATS_INIT;
+
+    co_get_memory_stats(ctx, &stats);
+    return stats.bytes_in_use;
+}
+
+CO_TEST_WITH(a_first_call_takes_no_memory_for_what_is_dropped, "FN-2", "cpus=1")
+{
+    const int64_t n = 1 << 18;
+    co_value     *args = co_args(ctx, co_zeros(ctx, CO_FLOAT32, &n, 1));
+    co_function  *f = co_function_of(ctx, deep, NULL, NULL);
+    int64_t       before = most_held(ctx), planned, eager;
+
+    CO_BLOCK(ctx) {
+        co_call(ctx, f, args);
+    }
+    planned = most_held(ctx) - before;
+    before += planned;
+    CO_BLOCK(ctx) {
+        deep(ctx, args, NULL);
+    }
+    eager = most_held(ctx) - before + planned;
+    CO_EXPECT_LESS(2 * planned, eager);
+}
+
+/* --- parts of tensors as views --- */
+
+typedef struct heads {
+    co_value *w;
+    bool      uses_part; /* something that wants dense rows uses a part, too */
+    bool      is_result; /* a part is a result */
+} heads;
+
+static co_value *
+attends(co_context *ctx, co_value *args, void *user)
+{
+    const heads         *h = user;
+    co_attention_options causal = CO_ATTENTION_OPTIONS_INIT;
+    co_value            *z, *parts, *y, *dw;
+
+    causal.causal = true;
+    co_tape_begin(ctx);
+    z = co_matmul(ctx, co_at(ctx, args, 0), h->w);
+    parts = co_split(ctx, z, 3, -1);
+    y = co_attention(ctx, co_at(ctx, parts, 0), co_at(ctx, parts, 1), co_at(ctx, parts, 2), 2,
+                     &causal);
+    if (h->uses_part)
+        y = co_add(ctx, y, co_at(ctx, parts, 1));
+    dw = co_gradient(ctx, co_reduce_sum(ctx, co_square(ctx, y), CO_ALL_AXES, false), h->w);
+    return co_args(ctx, y, dw, h->is_result ? co_at(ctx, parts, 2) : y);
+}
+
+static int64_t
+planned_bytes_of_heads(co_context *ctx, heads *h)
+{
+    const int64_t dims[2] = { 6, 5 };
+    co_function  *f = co_function_of(ctx, attends, h, NULL);
+
+    for (int i = 0; i < 3; ++i)
+        CO_BLOCK(ctx) {
+            co_value *x = co_args(ctx, co_reshape(ctx, vector(ctx, i, 30), dims, 2));
+
+            expect_same(ctx, attends(ctx, x, h), co_call(ctx, f, x));
+        }
+    CO_EXPECT_INT(stats_of(ctx, f).plan_runs, 3);
+    return stats_of(ctx, f).planned_bytes;
+}
+
+CO_TEST(attention_reads_and_writes_parts_where_they_lie, "FN-2")
+{
+    const int64_t dims[2] = { 5, 12 };
+    heads   h = { co_variable(ctx, co_reshape(ctx, vector(ctx, -2, 60), dims, 2), NULL), false,
+                  false };
+    int64_t views = planned_bytes_of_heads(ctx, &h);
+
+    h.uses_part = true;
+    CO_EXPECT_LESS(views, planned_bytes_of_heads(ctx, &h));
+    h.is_result = true;
+    planned_bytes_of_heads(ctx, &h);
+    h.uses_part = false;
+    planned_bytes_of_heads(ctx, &h);
+}
+
 /* --- want of memory --- */
 
 /* Three calls; whether all were right. Those that were not say so. */

@@ -39,6 +39,9 @@ typedef struct coi_call {
     const void          *attrs; /* of op->attrs_rule.size bytes */
     co_value            *out[COI_MAX_OUTPUTS];
     int                  num_out;
+    /* Of operands, then results, for kernels that take strided ones (coi_op.strided_in): elements
+     * from a row, which is the last dimension, to the next; 0: dense. NULL: all are. */
+    const int64_t *row_strides;
 } coi_call;
 
 /* A backward step. in, out and upstream are borrowed; the gradients are values of ctx's block (made
@@ -194,6 +197,8 @@ typedef struct coi_op {
      * fail (bad index). */
     co_code (*ref)(coi_call *call);
     co_code (*run)(coi_call *call);
+    /* Bits of operands and results whose rows `run` takes at a distance from each other. */
+    uint8_t strided_in, strided_out;
     /* Gradient; NULL: none flows. Written with public operators, so that it can be differentiated
      * again. */
     co_code (*grad)(coi_grad *grad);

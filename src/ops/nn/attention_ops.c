@@ -142,6 +142,8 @@ const coi_op coi_op_attention_grad = {
     .upcasts = true,
     .ref = coi_ref_attention,
     .run = coi_attention_run,
+    .strided_in = 0x0f, /* q, k, v and g */
+    .strided_out = 0x07,
 };
 
 /* [items, time, heads * channels] as [items, heads, time, channels], and back in the shape of
@@ -245,8 +247,8 @@ attention_gradient(coi_grad *grad)
 #define ATTENTION                                                                                  \
     .name = "attention", .inputs = { "q", "k", "v" }, .num_inputs = 3, .dtypes = COI_FLOATS,       \
     .same_dtype = true, .upcasts = true, .ref = coi_ref_attention, .run = coi_attention_run,       \
-    .grad = attention_gradient, .grad_is_known = attention_is_known,                               \
-    COI_ATTRS(coi_attention_attrs)
+    .strided_in = 0x07, .strided_out = 0x01, .grad = attention_gradient,                           \
+    .grad_is_known = attention_is_known, COI_ATTRS(coi_attention_attrs)
 
 const coi_op coi_op_attention_training = {
     ATTENTION,

@@ -67,8 +67,8 @@ typedef struct job {
     coi_binary_fn              times;
     size_t                     size; /* of an element */
     co_device                 *device;
-    const char                *q, *k, *v, *g; /* g: the gradient of the result, or NULL */
-    char                      *out, *dk, *dv;
+    matrix                     q, k, v, g; /* g: the gradient of the result, or nothing */
+    matrix                     out, dk, dv;
     char                      *kept;  /* probabilities of all heads, or NULL */
     int64_t                    group; /* queries that are taken together */
     int64_t                    block; /* queries whose scores are there at a time */
@@ -98,12 +98,22 @@ place(const job *j, matrix m, int64_t row, int64_t column)
 
 /* The matrix of a head in a tensor with so many rows for each item and channels for each head. */
 static matrix
-part_of(const job *j, const char *tensor, int64_t rows, int64_t channels, int64_t at)
+part_of(const job *j, matrix whole, int64_t rows, int64_t channels, int64_t at)
 {
-    matrix whole = { (char *)(uintptr_t)tensor, j->view.heads * channels };
-
     whole.at = place(j, whole, at / j->view.heads * rows, at % j->view.heads * channels);
     return whole;
+}
+
+/* A tensor as rows of its last dimension; `number` counts operands, then results. */
+static matrix
+rows_of(const coi_call *call, int number)
+{
+    const co_value *tensor = number < call->num_in ? call->in[number]
+                                                   : call->out[number - call->num_in];
+    int64_t         stride = call->row_strides != NULL ? call->row_strides[number] : 0;
+
+    return (matrix){ tensor->u.tensor.data,
+                     stride != 0 ? stride : tensor->u.tensor.dims[tensor->ndim - 1] };
 }
 
 /* Room for a matrix, of which *used is taken. Without room, only that is counted. */
@@ -213,7 +223,7 @@ weigh(const job *j, const head *h, int64_t i, int64_t rows, matrix scores, matri
 {
     int64_t num_seen = coi_attention_seen(&j->view, i + rows);
 
-    if (num_seen == 0 || (j->kept != NULL && j->g != NULL)) /* nothing, or there already */
+    if (num_seen == 0 || (j->kept != NULL && j->g.at != NULL)) /* nothing, or there already */
         return num_seen;
     multiply_packed(j, from_row(j, h->q, i), rows, j->view.depth, h->key_panels, scores, num_seen);
     if (j->view.causal)
@@ -331,9 +341,9 @@ lay_out(const job *j, char *room, head *h)
                  .scores = take(j, room, &used, j->block, row) };
     if (j->kept == NULL)
         h->p = take(j, room, &used, j->block, row);
-    if (j->kept == NULL || j->g == NULL)
+    if (j->kept == NULL || j->g.at == NULL)
         h->key_panels = take(j, room, &used, panels, v->depth).at;
-    if (j->g == NULL) {
+    if (j->g.at == NULL) {
         h->v = take(j, room, &used, v->num_keys, v->width);
     } else {
         h->k = take(j, room, &used, v->num_keys, v->depth);
@@ -358,7 +368,7 @@ run_head(const job *j, head *h, int64_t at)
         h->kept = (matrix){ j->kept, coi_attention_row(v) };
         h->kept.at = place(j, h->kept, at * v->num_queries, 0);
     }
-    if (j->g == NULL) {
+    if (j->g.at == NULL) {
         copy_scaled(j, values, h->v, v->num_keys, 1);
         h->out = part_of(j, j->out, v->num_queries, v->width, at);
         forward(j, h);
@@ -405,18 +415,19 @@ coi_attention_run(coi_call *call)
 {
     co_dtype  dtype = (co_dtype)call->out[0]->dtype;
     bool      is_grad = call->num_in > 3;
+    matrix    nothing = { NULL, 0 };
     job       j = { .gemm = coi_gemm_kernels_of(call->ctx->runtime->isa, dtype),
                     .softmax = coi_softmax_kernels_of(call->ctx->runtime->isa, dtype),
                     .times = loops[call->ctx->runtime->isa]->at[COI_MUL][dtype == CO_FLOAT64],
                     .size = coi_dtypes[dtype].size,
                     .device = call->device,
-                    .q = COI_IN(call, 0, char),
-                    .k = COI_IN(call, 1, char),
-                    .v = COI_IN(call, 2, char),
-                    .g = is_grad ? COI_IN(call, 3, char) : NULL,
-                    .out = COI_OUT(call, 0, char),
-                    .dk = is_grad ? COI_OUT(call, 1, char) : NULL,
-                    .dv = is_grad ? COI_OUT(call, 2, char) : NULL };
+                    .q = rows_of(call, 0),
+                    .k = rows_of(call, 1),
+                    .v = rows_of(call, 2),
+                    .g = is_grad ? rows_of(call, 3) : nothing,
+                    .out = rows_of(call, call->num_in),
+                    .dk = is_grad ? rows_of(call, call->num_in + 1) : nothing,
+                    .dv = is_grad ? rows_of(call, call->num_in + 2) : nothing };
     co_value *p = is_grad ? call->in[4] : call->num_out > 1 ? call->out[1] : NULL;
     head      nowhere;
     int64_t   num_heads;
