@@ -143,6 +143,40 @@ CO_TEST(results_stay_when_the_next_call_runs, "FN-7")
 }
 
 static co_value *
+twins(co_context *ctx, co_value *args, void *user)
+{
+    co_value     *x = co_at(ctx, args, 0);
+    const int64_t n = 3;
+
+    (void)user;
+    return co_args(ctx, co_relu(ctx, x), co_relu(ctx, x), co_zeros(ctx, CO_FLOAT32, &n, 1));
+}
+
+/* Tapes know tensors by their handles. */
+CO_TEST(equal_results_are_tensors_of_their_own, "FN-7 FN-8")
+{
+    co_function *f = co_function_of(ctx, twins, NULL, NULL);
+    co_value    *x = co_args(ctx, vector(ctx, 4, 3)), *zeros[2], *grads = NULL;
+
+    for (int i = 0; i < 2; ++i) {
+        co_value *r = co_call(ctx, f, x), *a = co_at(ctx, r, 0), *b = co_at(ctx, r, 1), *y;
+
+        zeros[i] = co_at(ctx, r, 2);
+        co_tape_begin(ctx);
+        co_watch(ctx, a);
+        co_watch(ctx, b);
+        y = co_add(ctx, co_mul(ctx, a, co_float(ctx, 3)), co_mul(ctx, b, co_float(ctx, 5)));
+        grads = co_gradient(ctx, y, co_args(ctx, a, b));
+        CO_EXPECT_INT(
+            co_item_int(ctx, co_reduce_max(ctx, co_at(ctx, grads, 0), CO_ALL_AXES, false)), 3);
+        CO_EXPECT_INT(
+            co_item_int(ctx, co_reduce_max(ctx, co_at(ctx, grads, 1), CO_ALL_AXES, false)), 5);
+    }
+    CO_EXPECT_TRUE(zeros[0] != zeros[1]);
+    CO_EXPECT_INT(stats_of(ctx, f).plan_runs, 2);
+}
+
+static co_value *
 two_arguments(co_context *ctx, co_value *args, void *user)
 {
     (void)user;
@@ -444,6 +478,39 @@ data_decides(co_context *ctx, co_value *args, void *user)
 
     (void)user;
     return co_add(ctx, co_where_index(ctx, co_greater(ctx, x, co_float(ctx, 2))), co_int(ctx, 1));
+}
+
+/* Variables that share a tensor for a while are in the way of a plan for as long. */
+CO_TEST(what_values_prevent_is_tried_again, "FN-5")
+{
+    co_value    *first = vector(ctx, 1, 100), *x = co_args(ctx, vector(ctx, 4, 100));
+    co_value    *v[2] = { co_variable(ctx, first, NULL), co_variable(ctx, first, NULL) };
+    co_function *f = co_function_of(ctx, two_variables, v, NULL);
+
+    for (int i = 0; i < 8; ++i)
+        expect_same(ctx, two_variables(ctx, x, v), co_call(ctx, f, x));
+    CO_EXPECT_INT(stats_of(ctx, f).plans, 0);
+    co_assign(ctx, v[1], vector(ctx, 7, 100));
+    expect_same(ctx, two_variables(ctx, x, v), co_call(ctx, f, x));
+    CO_EXPECT_INT(stats_of(ctx, f).plan_runs, 1);
+}
+
+static co_value *
+dense_sum(co_context *ctx, co_value *args, void *indices)
+{
+    const int64_t one = 1, six = 6;
+    co_value     *rows = co_square(ctx, co_at(ctx, args, 0));
+
+    return co_add(ctx, co_slices(ctx, rows, indices, co_tensor(ctx, CO_INT64, &one, 1, &six)),
+                  co_float(ctx, 1));
+}
+
+CO_TEST(slices_in_a_function_are_not_read_while_it_is_recorded, "FN-2")
+{
+    const int64_t at[3] = { 4, 0, 4 };
+    const int64_t n = 3;
+
+    expect_planned(ctx, dense_sum, co_tensor(ctx, CO_INT64, &n, 1, at), 3, 4);
 }
 
 CO_TEST(shapes_that_depend_on_data_are_not_planned, "FN-13")
