@@ -170,11 +170,12 @@ struct co_context {
     bool                 infers_types; /* operators of specs give specs; see coi_infer_gradient */
     struct coi_tape_log *tapes;
 
-    uint64_t seed, random_counter;
+    uint64_t random_counter;
     uint8_t  special; /* bits of COI_SPECIAL_...: the reasons why the start of an entry takes the
                          slow path */
-    int                  depth; /* entries that are being executed (ops/engine/execute.h) */
-    const co_error_info *lent;  /* not NULL while a step or an observer runs that must not use it */
+    int      depth;   /* entries that are being executed (ops/engine/execute.h) */
+    uint64_t seed;    /* not beside the counter: one load of both would wait for its last store */
+    const co_error_info *lent; /* not NULL while a step or an observer runs that must not use it */
     co_site_info         lent_site; /* what it had before: the call of run or of the operator, */
     co_code              lent_code; /* and that of its error */
     int                  num_functions; /* of the user that run in it: it cannot be closed now */

@@ -168,7 +168,7 @@ break_with(coi_step *step, unsigned round, co_code code, int replica,
         coi_error_va(&step->error, code, format, args);
         va_end(args);
         step->error.replica = replica;
-        step->error.rank = step->rank;
+        step->error.rank = step->origin.rank;
         step->error.call = slot != NULL ? coi_rendezvous_name(slot->kind) : "run";
         step->error.file = slot != NULL ? slot->site.file : NULL;
         step->error.line = slot != NULL ? slot->site.line : 0;
@@ -313,6 +313,7 @@ typedef struct watchdog {
     co_context *ctx;
     int         timeout_ms;
     unsigned    round;
+    bool        is_watching; /* progress is known */
     uint64_t    progress;
     void (*report)(co_context *ctx, unsigned round);
 } watchdog;
@@ -322,7 +323,7 @@ watchdog_of(co_context *ctx, unsigned round, void (*report)(co_context *ctx, uns
 {
     coi_step *step = ctx->mode.step;
 
-    return (watchdog){ ctx, coi_timeout(step->strategy), round, coi_step_progress(step), report };
+    return (watchdog){ ctx, coi_timeout(step->strategy), round, false, 0, report };
 }
 
 /* A replica that talks to other workers waits for their deadline first. */
@@ -336,9 +337,17 @@ extend_for_workers(const coi_step *step, watchdog *p)
 static void
 wait_for(watchdog *p, coi_event *event, unsigned seen)
 {
-    uint64_t now;
+    coi_waiting *waiting = &p->ctx->runtime->waiting;
+    uint64_t     now;
 
-    if (coi_wait_replicas(event, seen, &p->ctx->runtime->waiting, p->timeout_ms))
+    if (!p->is_watching) {
+        if (p->timeout_ms > COI_SHORT_WAIT_MS &&
+            coi_wait_replicas(event, seen, waiting, COI_SHORT_WAIT_MS))
+            return;
+        p->progress = coi_step_progress(p->ctx->mode.step);
+        p->is_watching = true;
+    }
+    if (coi_wait_replicas(event, seen, waiting, p->timeout_ms))
         return;
     now = coi_step_progress(p->ctx->mode.step);
     if (now == p->progress)
@@ -525,7 +534,7 @@ coi_await_first(co_context *ctx, coi_rendezvous_kind kind, co_value *value,
     if (coi_is_broken(step))
         return fail_broken(ctx);
     slot->kind = kind;
-    slot->site = ctx->site;
+    coi_copy_site(&slot->site, &ctx->site);
     coi_summarise(value, &slot->what);
     p = watchdog_of(ctx, coi_round(step), report_awaiting);
     extend_for_workers(step, &p);
@@ -625,7 +634,7 @@ coi_rendezvous(co_context *ctx, coi_rendezvous_kind kind, co_value *value, void 
         return fail_broken(ctx);
     slot->kind = kind;
     ++slot->sequence;
-    slot->site = ctx->site;
+    coi_copy_site(&slot->site, &ctx->site);
     slot->value = value;
     coi_summarise(value, &slot->what);
     slot->detail = detail;

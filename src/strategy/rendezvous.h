@@ -21,7 +21,20 @@ typedef struct coi_rendezvous_slot {
     void        *detail; /* of the kind of rendezvous; on the stack of the replica that waits */
     co_value    *result; /* its result: a reference */
     atomic_bool  arrived, finished;
+    bool         is_misused;     /* its context, by an observer */
+    uint64_t     random_counter; /* of its context, at its end */
 } coi_rendezvous_slot;
+
+/* What replicas take over from the context that called run, which they may not look at: a thread
+ * that starts too late would find it in another call. */
+typedef struct coi_step_origin {
+    co_site_info site;
+    void        *user;
+    uint64_t     seed, random_counter;
+    int          rank; /* of the process */
+    uint8_t      special;
+    bool         unobserved;
+} coi_step_origin;
 
 typedef struct coi_made_variable coi_made_variable; /* step_variables.c */
 
@@ -37,8 +50,7 @@ typedef struct coi_step {
     co_value            *args, *kwargs;
     bool                 in_turn;
     bool                 in_default_scope; /* the parent, where there are several replicas */
-    int                  rank;             /* of the process, for errors */
-    uint64_t             random_counter;   /* of the parent when the step began */
+    coi_step_origin      origin;           /* the parent when the step began */
     uint64_t             epoch;            /* which run this is */
     coi_lock             inner_lock;       /* of inner */
     _Atomic(struct coi_step *) inner;      /* a run inside the merge function under way, or NULL */
@@ -61,6 +73,10 @@ typedef struct coi_step {
     coi_made_variable *made;      /* the variables that replica 0 has made, in order */
     atomic_int         awaiting;  /* replicas that wait for replica 0 to make one */
 } coi_step;
+
+/* How long a replica waits before it looks at the progress of the others, whose cores would have to
+ * share the lines of their counters. */
+#define COI_SHORT_WAIT_MS 2
 
 #define COI_BROKEN    (UINT64_C(1) << 63)
 #define COI_ARRIVED   0xfffu /* more than COI_MAX_LOCAL_REPLICAS */

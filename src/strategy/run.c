@@ -27,14 +27,14 @@ coi_replica_context(coi_step *step, int local_replica)
     return step->threads->replicas[local_replica].ctx;
 }
 
-/* The context of a replica for one step. The caller's thread does this for all: a thread that
- * starts too late may not look at the caller's context any more. */
+/* The context of a replica for one step. On its own thread, because the lines of a context that two
+ * threads write would travel between their cores in every step. */
 static void
 enter_replica(coi_replica_worker *m, coi_step *step)
 {
-    co_context  *ctx = m->ctx;
-    co_strategy *strategy = step->strategy;
-    co_context  *parent = step->parent;
+    co_context            *ctx = m->ctx;
+    co_strategy           *strategy = step->strategy;
+    const coi_step_origin *from = &step->origin;
 
     coi_error_reset(&ctx->error);
     ctx->mode = (coi_mode){ .strategy = coi_current(strategy),
@@ -45,18 +45,40 @@ enter_replica(coi_replica_worker *m, coi_step *step)
                             .update_id = -1,
                             .step = step,
                             .is_direct = !strategy->policy->wraps_values };
-    ctx->site = parent->site;
+    coi_copy_site(&ctx->site, &from->site);
     ctx->call = "run";
-    ctx->user = parent->user;
-    ctx->seed = parent->seed;
-    ctx->random_counter = parent->random_counter;
-    ctx->rank = parent->rank;
-    ctx->special = parent->special;
-    ctx->unobserved = coi_is_observed(parent) && coi_is_in_observer(parent);
-    if (!strategy->policy->has_devices) { /* RC-4 */
-        ctx->device = parent->device;
-        ctx->device_id = parent->device_id;
+    ctx->user = from->user;
+    ctx->seed = from->seed;
+    ctx->random_counter = from->random_counter;
+    ctx->rank = from->rank;
+    ctx->special = from->special;
+    ctx->unobserved = from->unobserved;
+    if (!strategy->policy->has_devices) { /* RC-4; such a strategy has one replica, the caller's */
+        ctx->device = step->parent->device;
+        ctx->device_id = step->parent->device_id;
     }
+}
+
+static void
+take_origin(coi_step_origin *origin, const co_context *parent)
+{
+    coi_copy_site(&origin->site, &parent->site);
+    origin->user = parent->user;
+    origin->seed = parent->seed;
+    origin->random_counter = parent->random_counter;
+    origin->rank = parent->rank;
+    origin->special = parent->special;
+    origin->unobserved = coi_is_observed(parent) && coi_is_in_observer(parent);
+}
+
+/* Most arguments are a tuple of tensors, which have no parts. */
+static bool
+are_tensors(const co_value *args)
+{
+    for (size_t i = 0; i < args->u.items.n; ++i)
+        if (args->u.items.items[i]->kind != CO_KIND_TENSOR)
+            return false;
+    return true;
 }
 
 /* The arguments of this replica: its components of per-replica values (S-RUN-5), and keyword
@@ -70,13 +92,13 @@ replica_args(co_context *ctx, coi_step *step)
         args = coi_select_all(ctx, step->strategy, step->args, ctx->mode.local_replica);
         coi_strategy_state_of(ctx)->examples = coi_find_examples(step->args,
                                                                  ctx->mode.local_replica);
-    } else { /* as they are (OD-RUN-3), unless parts would be unused */
-        args = coi_check_parts(ctx, step->strategy, step->args) ? step->args : NULL;
-        if (args != NULL)
-            coi_ref(args);
+        args = args != NULL ? coi_own(ctx, args) : NULL;
+    } else { /* as they are (OD-RUN-3), the caller's, unless parts would be unused */
+        args = are_tensors(step->args) || coi_check_parts(ctx, step->strategy, step->args)
+                   ? step->args
+                   : NULL;
         coi_strategy_state_of(ctx)->examples = (coi_examples){ -1, -1 };
     }
-    args = args != NULL ? coi_own(ctx, args) : NULL;
     if (args != NULL && step->kwargs != NULL) {
         co_value *kwargs = coi_select_all(ctx, step->strategy, step->kwargs,
                                           ctx->mode.local_replica),
@@ -146,6 +168,26 @@ call_step(co_context *ctx, coi_step *step, co_value *args)
     return hooks->replica(ctx, step->strategy, step->fn, args, step->user, hooks->data);
 }
 
+/* A replica context is one during its run alone (RC-1): later calls on it find this error. Written
+ * without formatting, because every run of every replica ends here. */
+static void
+expire(co_context *ctx)
+{
+    static const char message[] =
+        "this context was given to a step that has ended; use the context that called run";
+
+    if (ctx->error.code != CO_OK)
+        co_clear(ctx);
+    ctx->mode.strategy = NULL;
+    ctx->mode.num_replicas = 1;
+    ctx->mode.step = NULL;
+    ctx->run_args = NULL;
+    ctx->unbegun_tapes = ctx->unpushed_devices = ctx->unpushed_colocations = 0;
+    ctx->error.code = CO_RUNTIME_ERROR;
+    ctx->error.call = "run";
+    memcpy(ctx->error.message, message, sizeof(message));
+}
+
 /* One replica from beginning to end, on its thread. What the step leaves open
  * (blocks, scopes, tapes) is left here, and the block of the step itself is not the step's to end.
  */
@@ -156,6 +198,7 @@ coi_run_replica(coi_replica_worker *m, coi_step *step)
     co_value   *args, *result = NULL;
 
     coi_bind(ctx, true);
+    enter_replica(m, step);
     co_block_begin(ctx);
     ctx->block_floor = ctx->num_blocks;
     coi_wait_token(ctx);
@@ -169,6 +212,9 @@ coi_run_replica(coi_replica_worker *m, coi_step *step)
     coi_replica_finished(ctx);
     ctx->block_floor = 0;
     coi_blocks_unwind(ctx, 0);
+    step->slots[m->replica].random_counter = ctx->random_counter;
+    step->slots[m->replica].is_misused = ctx->misuse.site.file != NULL;
+    expire(ctx);
     coi_bind(ctx, false);
 }
 
@@ -181,8 +227,7 @@ step_open(coi_replica_threads *threads, co_context *parent, co_fn fn, co_value *
     step->strategy = threads->strategy;
     step->threads = threads;
     step->parent = parent;
-    step->rank = parent->rank;
-    step->random_counter = parent->random_counter;
+    take_origin(&step->origin, parent);
     step->n = threads->n;
     step->fn = fn;
     step->user = user;
@@ -209,7 +254,8 @@ step_open(coi_replica_threads *threads, co_context *parent, co_fn fn, co_value *
         slot->result = NULL;
         atomic_store_explicit(&slot->arrived, false, memory_order_relaxed);
         atomic_store_explicit(&slot->finished, false, memory_order_relaxed);
-        enter_replica(&threads->replicas[i], step);
+        slot->is_misused = false;
+        slot->random_counter = 0;
     }
     /* The step may give up the last reference of others, and a replica that is left behind needs
      * all three longer than the caller does. Alone on the caller's thread there is none of that
@@ -242,8 +288,8 @@ wait_all(coi_replica_threads *threads)
 {
     coi_step *step = &threads->step;
     int       deadline_ms = coi_timeout(threads->strategy);
-    uint64_t  before = coi_step_progress(step);
-    bool      stuck = false;
+    uint64_t  before = 0;
+    bool      stuck = false, is_watching = false;
 
     while (atomic_load_explicit(&threads->busy, memory_order_acquire) > 0) {
         unsigned seen = coi_event_read(&threads->done);
@@ -252,6 +298,14 @@ wait_all(coi_replica_threads *threads)
         if (atomic_load_explicit(&threads->busy, memory_order_acquire) == 0)
             break;
         stuck = stuck || (coi_is_broken(step) && step_code(step) == CO_DEADLINE_EXCEEDED);
+        if (!is_watching) {
+            if (deadline_ms > COI_SHORT_WAIT_MS &&
+                coi_wait_replicas(&threads->done, seen, &threads->runtime->waiting,
+                                  COI_SHORT_WAIT_MS))
+                continue;
+            before = coi_step_progress(step);
+            is_watching = true;
+        }
         if (coi_wait_replicas(&threads->done, seen, &threads->runtime->waiting,
                               stuck ? END_GRACE_MS : deadline_ms))
             continue;
@@ -314,26 +368,6 @@ abandon(coi_replica_threads *threads, co_context *parent)
         "a replica is stuck; its thread and memory are left behind and the strategy is unusable");
 }
 
-/* A replica context is one during its run alone (RC-1): later calls on it find this error. Written
- * without formatting, because every run of every replica ends here. */
-static void
-expire(co_context *ctx)
-{
-    static const char message[] =
-        "this context was given to a step that has ended; use the context that called run";
-
-    if (ctx->error.code != CO_OK)
-        co_clear(ctx);
-    ctx->mode.strategy = NULL;
-    ctx->mode.num_replicas = 1;
-    ctx->mode.step = NULL;
-    ctx->run_args = NULL;
-    ctx->unbegun_tapes = ctx->unpushed_devices = ctx->unpushed_colocations = 0;
-    ctx->error.code = CO_RUNTIME_ERROR;
-    ctx->error.call = "run";
-    memcpy(ctx->error.message, message, sizeof(message));
-}
-
 /*
  * The random calls of the next step have numbers that do not depend on how many this one made: a
  * replica may have made fewer than others (one without examples, say), and no process knows of the
@@ -342,7 +376,7 @@ expire(co_context *ctx)
 static void
 advance_random(co_context *parent, const coi_step *step, uint64_t used)
 {
-    uint64_t next = step->random_counter + RANDOM_CALLS_PER_STEP;
+    uint64_t next = step->origin.random_counter + RANDOM_CALLS_PER_STEP;
 
     while (next < used)
         next += RANDOM_CALLS_PER_STEP;
@@ -372,21 +406,23 @@ step_close(coi_replica_threads *threads, co_context *parent)
 
     take_error(parent, step);
     for (int i = 0; i < n; ++i) {
-        co_context *ctx = threads->replicas[i].ctx;
+        const coi_rendezvous_slot *slot = &step->slots[i];
 
-        random_counter = ctx->random_counter > random_counter ? ctx->random_counter
-                                                              : random_counter;
-        if (ctx->misuse.site.file != NULL)
-            coi_pass_misuse(ctx, parent);
-        expire(ctx);
+        random_counter = slot->random_counter > random_counter ? slot->random_counter
+                                                               : random_counter;
+        if (slot->is_misused)
+            coi_pass_misuse(threads->replicas[i].ctx, parent);
     }
     advance_random(parent, step, random_counter);
     coi_step_variables_free(step, &parent->heap);
-    if (n == 1 && parent->error.code == CO_OK && !coi_has_component(step->slots[0].result)) {
-        merged = step->slots[0]
-                     .result; /* nothing to merge it with: its reference becomes the caller's */
-        step->slots[0].result = NULL;
-        return merged;
+    if (n == 1 && parent->error.code == CO_OK) {
+        merged = step->slots[0].result;
+        if (merged->kind == CO_KIND_TENSOR || !coi_has_component(merged)) {
+            /* Nothing to merge it with: its reference becomes the caller's. */
+            step->slots[0].result = NULL;
+            return merged;
+        }
+        merged = NULL;
     }
     if (parent->error.code == CO_OK)
         merged = merge_results(threads, parent);
@@ -567,6 +603,7 @@ capture_replica(co_context *parent, coi_replica_worker *m, coi_step *step, co_fu
     co_value    *args, *type = NULL;
 
     coi_bind(ctx, true);
+    enter_replica(m, step);
     co_block_begin(ctx);
     args = replica_args(ctx, step);
     ctx->run_args = step->args;

@@ -304,8 +304,8 @@ account_check_counter(account *a, const co_context *ctx, uint64_t drawn)
         return;
     }
     if (coi_in_replica(ctx) &&
-        (c->step_base != ctx->mode.step->random_counter || c->seeds != a->seeds)) {
-        c->base = c->step_base = ctx->mode.step->random_counter;
+        (c->step_base != ctx->mode.step->origin.random_counter || c->seeds != a->seeds)) {
+        c->base = c->step_base = ctx->mode.step->origin.random_counter;
         c->draws = 0;
         c->seeds = a->seeds;
     }
