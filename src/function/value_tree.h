@@ -19,7 +19,8 @@ coi_is_tree(const co_value *value)
 }
 
 /* The identity of a variable, dataset or iterator: what a call of a program may exchange for
- * another one. NULL of other values. */
+ * another one. As the argument of a function that is being captured it has one of its own. NULL of
+ * other values. */
 const void *coi_resource_of(const co_value *value);
 
 /* Whether two nodes are alike: kind, number of items, keys. */

@@ -58,6 +58,10 @@ enum {
 #define COI_INLINE_ITEMS   8
 #define COI_MAX_COMPONENTS 8 /* of a composite value */
 
+enum {                        /* flags of other leaves than tensors */
+       COI_FLAG_ARGUMENT = 32 /* variables: an argument handle (variable_handle.h) */
+};
+
 typedef struct coi_items { /* lists, tuples, named tuples, maps */
     size_t     n;
     co_value **items;
@@ -82,7 +86,8 @@ struct co_value {
     uint8_t    kind; /* co_kind */
     uint8_t    dtype;
     int8_t     ndim; /* -1: unknown rank (specs) */
-    uint8_t  flags; /* tensors: COI_FLAG_...; structures and per-replica values: depth of nesting */
+    uint8_t flags; /* tensors, variables: COI_FLAG_...; structures and per-replica values: depth of
+                      nesting */
     uint32_t tape_node; /* written once, by the context that made the value, before others see it */
     union {
         uint64_t tape_epoch; /* tensors: the same */
@@ -113,9 +118,12 @@ struct co_value {
         } string;
         coi_items       items;
         coi_per_replica per_replica;
-        coi_variable   *variable;
-        void           *object;                         /* datasets and their specs: a reference */
-        co_value       *components[COI_MAX_COMPONENTS]; /* composite values: as their row says */
+        struct {
+            coi_variable *variable;
+            co_value     *argument; /* of an argument handle (variable_handle.h): the variable */
+        };
+        void     *object;                         /* datasets and their specs: a reference */
+        co_value *components[COI_MAX_COMPONENTS]; /* composite values: as their row says */
         struct {
             co_value *values, *indices, *dense_shape;
         } slices; /* the components of indexed slices */
