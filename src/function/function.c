@@ -571,6 +571,20 @@ take_args(co_context *ctx, const co_function *function, co_value *args, bool tak
     return signature != NULL ? coi_args_for_signature(ctx, signature, args, takes_specs) : NULL;
 }
 
+/* A program that holds a dataset made of its argument serves that argument alone. */
+static bool
+check_tied(co_context *ctx, const co_function *function, const captured *c, co_value *args)
+{
+    if (!c->program->is_tied || coi_has_same_datasets(c->types, args))
+        return true;
+    coi_fail(ctx, CO_TYPE_ERROR,
+             "concrete function '%s' holds a dataset that was made of its argument, so it takes "
+             "the dataset that it was captured with; call the function that co_function_of made, "
+             "or make the dataset outside and pass it",
+             function->name);
+    return false;
+}
+
 static coi_program *
 program_to_call(co_context *ctx, co_function *function, co_value **args)
 {
@@ -581,9 +595,10 @@ program_to_call(co_context *ctx, co_function *function, co_value **args)
         return *args != NULL ? coi_function_program(ctx, function, *args) : NULL;
     only = &function->programs[0];
     *args = coi_args_for_signature(ctx, only->types, *args, false);
-    if (*args != NULL)
-        coi_ref(only->program);
-    return *args != NULL ? only->program : NULL;
+    if (*args == NULL || !check_tied(ctx, function, only, *args))
+        return NULL;
+    coi_ref(only->program);
+    return only->program;
 }
 
 static co_value *

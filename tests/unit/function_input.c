@@ -233,6 +233,21 @@ CO_TEST(a_dataset_made_of_an_argument_ties_the_program_to_it, "FN-7")
     CO_EXPECT_INT(captures(ctx, f), 2);
 }
 
+/* As a concrete function has no other program, another dataset is refused. */
+CO_TEST(a_concrete_function_takes_no_other_dataset_than_the_one_it_is_tied_to, "FN-7 FN-12")
+{
+    co_function *f = co_function_of(ctx, sum_of_batches, NULL, NULL), *c;
+    co_value    *d = co_dataset_value(ctx, co_dataset_range(ctx, 0, 5, 1));
+    co_value    *e = co_dataset_value(ctx, co_dataset_range(ctx, 0, 4, 1));
+
+    c = co_function_concrete(ctx, f, co_args(ctx, d));
+    expect_sums(ctx, co_call(ctx, c, co_args(ctx, d)), 10, 3);
+    CO_EXPECT_NULL(co_call(ctx, c, co_args(ctx, e)));
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "dataset that was made of its argument");
+    c = co_function_concrete(ctx, co_function_of(ctx, sum_up, NULL, NULL), co_args(ctx, d));
+    expect_sums(ctx, co_call(ctx, c, co_args(ctx, e)), 6, 4); /* it is not tied */
+}
+
 static co_value *
 loop_over_rest(co_context *ctx, co_value *args, void *user)
 {
