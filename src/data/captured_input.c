@@ -268,6 +268,12 @@ replay_optional(co_context *ctx, const void *attrs, co_value *const *in, int num
     return next_of(ctx, attrs, in[0], &coi_op_optional_captured, co_get_next_as_optional);
 }
 
+co_value *
+coi_record_next(co_context *ctx, co_value *iterator, co_value *spec)
+{
+    return next_of(ctx, &(element_attrs){ spec }, iterator, &coi_op_next_captured, co_get_next);
+}
+
 static bool
 is_tensor_spec(const co_value *leaf, void *arg)
 {

@@ -26,5 +26,7 @@ co_value *coi_capture_next(co_context *ctx, co_iterator *iterator);
 co_value *coi_capture_optional(co_context *ctx, co_iterator *iterator);
 co_value *coi_capture_has_value(co_context *ctx, co_value *optional);
 co_value *coi_capture_get_value(co_context *ctx, co_value *optional);
+/* The next element of an iterator that is a symbolic value, and has elements of this spec. */
+co_value *coi_record_next(co_context *ctx, co_value *iterator, co_value *spec);
 
 #endif
