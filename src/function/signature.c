@@ -427,6 +427,16 @@ fit_spec(const fitting *f, co_value *spec, co_value *value, size_t position)
     return NULL;
 }
 
+/* A component of a composite value is there, and none in the type, or the other way round. */
+static void
+fail_component(const fitting *f, const co_value *type, size_t at, bool is_given, size_t position)
+{
+    coi_fail(f->ctx, CO_TYPE_ERROR, "argument %zu is or holds %s %s %s; the signature has %s there",
+             position, coi_a_kind(type->kind), is_given ? "with" : "without",
+             coi_kind_of(type)->composite->components[at].name,
+             is_given ? "one without it" : "one with it");
+}
+
 static co_value *
 fit_items(const fitting *f, co_value *type, co_value *value, size_t position)
 {
@@ -440,9 +450,15 @@ fit_items(const fitting *f, co_value *type, co_value *value, size_t position)
         return NULL;
     }
     for (; at < n; ++at) {
-        leaves[at] = fit_value(f, coi_tree_items(type).items[at], coi_tree_items(value).items[at],
-                               position);
-        if (leaves[at] == NULL)
+        co_value *item_type = coi_tree_items(type).items[at];
+        co_value *item = coi_tree_items(value).items[at];
+
+        if ((item_type == NULL) != (item == NULL)) {
+            fail_component(f, type, at, item != NULL, position);
+            break;
+        }
+        leaves[at] = item != NULL ? fit_value(f, item_type, item, position) : NULL;
+        if (leaves[at] == NULL && item != NULL)
             break;
     }
     if (at == n)

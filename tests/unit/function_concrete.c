@@ -109,6 +109,32 @@ CO_TEST(a_concrete_function_keeps_host_values_and_takes_other_variables, "FN-2 F
 }
 
 static co_value *
+values_of(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    return co_neg(ctx, co_slices_values(ctx, co_at(ctx, args, 0)));
+}
+
+CO_TEST(a_concrete_function_takes_slices_with_and_without_a_dense_shape, "FN-12 FN-8")
+{
+    const int64_t at[2] = { 3, 1 }, shape[2] = { 4, 1 };
+    co_value     *rows = co_reshape(ctx, floats(ctx, 1, 2), CO_SHAPE(2, 1));
+    co_value     *indices = co_tensor(ctx, CO_INT64, CO_SHAPE(2), at);
+    co_value     *open = co_slices(ctx, rows, indices, NULL);
+    co_value *whole = co_slices(ctx, rows, indices, co_tensor(ctx, CO_INT64, CO_SHAPE(2), shape));
+    co_value *both[2] = { open, whole };
+
+    for (int i = 0; i < 2; ++i) {
+        co_function *c = co_function_concrete(ctx, co_function_of(ctx, values_of, NULL, NULL),
+                                              co_args(ctx, both[i]));
+
+        expect_same(ctx, co_neg(ctx, rows), co_call(ctx, c, co_args(ctx, both[i])));
+        CO_EXPECT_NULL(co_call(ctx, c, co_args(ctx, both[1 - i])));
+        CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "dense_shape");
+    }
+}
+
+static co_value *
 call_concrete(co_context *ctx, co_value *args, void *user)
 {
     co_value *x = co_at(ctx, args, 0);
