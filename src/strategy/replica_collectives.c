@@ -602,13 +602,18 @@ capture_collective(co_context *ctx, job *mine, co_value *value)
     collective_attrs attrs = { mine->gather, mine->op, mine->axis, mine->options };
     co_value        *type = co_map_structure(ctx, value, result_type, mine), *result;
     size_t           n = coi_count_leaves(value), nbytes = (2 * n + 1) * sizeof(co_value *);
-    co_value       **leaves;
+    co_value       **leaves = coi_small_alloc(&ctx->heap, nbytes);
 
-    result = coi_record_call(ctx, &coi_op_collective, &attrs, &value, 1, type);
-    if (result == NULL || (leaves = coi_small_alloc(&ctx->heap, nbytes)) == NULL)
+    if (leaves == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a collective of %zu value%s", n,
+                 COI_S(n));
         return NULL;
-    coi_collect_leaves(value, leaves);
-    coi_collect_leaves(result, leaves + n);
+    }
+    result = coi_record_call(ctx, &coi_op_collective, &attrs, &value, 1, type);
+    if (result != NULL) {
+        coi_collect_leaves(value, leaves);
+        coi_collect_leaves(result, leaves + n);
+    }
     for (size_t k = 0; k < n && ctx->error.code == CO_OK; ++k)
         record_result(ctx, mine, leaves[k], leaves[n + k]);
     coi_small_free(&ctx->heap, leaves, nbytes);
