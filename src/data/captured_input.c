@@ -184,6 +184,17 @@ typedef struct element_attrs {
     co_value *spec; /* of one element; a reference in a program */
 } element_attrs;
 
+/* The elements are those of the operand, which is compared: a function may make its datasets, and
+ * so the spec, each time. */
+static bool
+same_element(co_context *ctx, const void *a, const void *b)
+{
+    (void)ctx;
+    (void)a;
+    (void)b;
+    return true;
+}
+
 static bool
 hold_spec(coi_heap *heap, void *to, const void *from)
 {
@@ -243,6 +254,7 @@ const coi_op coi_op_next_captured = {
     COI_RECORDED("next_captured", "Reads the next element of an iterator; co_next, co_get_next.",
                  replay_next, CO_RESOURCE_ITERATOR, CO_RESOURCE_ITERATOR),
     .attrs_rule = { COI_ATTRS_SIZE(element_attrs), hold_spec, drop_spec },
+    .same_attrs = same_element,
 };
 
 /* Its result is one value of the program, whose type says nothing but that there is one: a run has
@@ -252,6 +264,7 @@ const coi_op coi_op_optional_captured = {
                  "Reads the next element of an iterator, if any; co_get_next_as_optional.",
                  replay_optional, CO_RESOURCE_ITERATOR, CO_RESOURCE_ITERATOR),
     .attrs_rule = { COI_ATTRS_SIZE(element_attrs), hold_spec, drop_spec },
+    .same_attrs = same_element,
 };
 
 static co_value *

@@ -505,6 +505,42 @@ check_program(co_context *ctx, co_function *function, coi_program *program, co_v
     return NULL;
 }
 
+/* The program that was captured for these types at this place: a reference, or NULL. */
+static coi_program *
+program_of_types(co_function *function, const call_place *place, co_value *types)
+{
+    coi_program *program = NULL;
+
+    coi_lock_take(&function->lock);
+    for (size_t i = 0; i < function->num_programs && program == NULL; ++i) {
+        const captured *c = &function->programs[i];
+
+        if (is_same_place(&c->place, place) && coi_fits_types(c->types, types) &&
+            coi_fits_types(types, c->types))
+            program = c->program;
+    }
+    if (program != NULL)
+        coi_ref(program);
+    coi_lock_give(&function->lock);
+    return program;
+}
+
+/* Each capture of a call makes a function of its own, which nobody else has yet. */
+bool
+coi_check_same_function(co_context *ctx, co_function *before, co_function *now)
+{
+    bool same = true;
+
+    for (size_t i = 0; i < now->num_programs && same; ++i) {
+        const captured *c = &now->programs[i];
+        coi_program    *program = program_of_types(before, &c->place, c->types);
+
+        same = program == NULL || coi_check_same_program(ctx, now->name, program, c->program);
+        coi_unref(&ctx->heap, program);
+    }
+    return same;
+}
+
 /* The program that a call with these arguments takes, and the types that it was captured for:
  * references, or NULL with an error. */
 static coi_program *

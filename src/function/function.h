@@ -70,6 +70,9 @@ bool coi_is_nested_call(const co_context *ctx);
  * the first that differs. */
 bool coi_check_same_program(co_context *ctx, const char *name, const coi_program *before,
                             const coi_program *now);
+/* function.c. The same for two functions that calls of two such captures hold: for all programs
+ * that both have. */
+bool coi_check_same_function(co_context *ctx, co_function *before, co_function *now);
 
 /* signature.c */
 /* Whether host values are one for the choice of a program: 1, 1.0 and true are. */

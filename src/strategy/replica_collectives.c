@@ -547,11 +547,23 @@ replay_collective(co_context *ctx, const void *attrs, co_value *const *in, int n
                          : co_all_reduce_with(ctx, given->op, in[0], &given->options);
 }
 
+static bool
+same_collective(co_context *ctx, const void *a, const void *b)
+{
+    const collective_attrs *first = a, *second = b;
+
+    (void)ctx;
+    return first->gather == second->gather && first->op == second->op &&
+           first->axis == second->axis &&
+           coi_is_same_communication(&first->options, &second->options);
+}
+
 const coi_op coi_op_collective = {
     COI_RECORDED("collective", "A collective of replicas; co_all_reduce, co_all_gather.",
                  replay_collective, CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS,
                  CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS),
     .attrs_rule.size = COI_ATTRS_SIZE(collective_attrs),
+    .same_attrs = same_collective,
 };
 
 /* Rows of other replicas are added along an axis. */

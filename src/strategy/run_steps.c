@@ -348,11 +348,21 @@ replay_loop(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
                                     : NULL;
 }
 
+static bool
+same_loop(co_context *ctx, const void *a, const void *b)
+{
+    const loop_attrs *first = a, *second = b;
+
+    return first->strategy == second->strategy && first->iterations == second->iterations &&
+           coi_check_same_program(ctx, "step function", first->step, second->step);
+}
+
 #define LOOP_RESOURCES (CO_RESOURCE_ITERATOR | CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS)
 const coi_op coi_op_run_steps = {
     COI_RECORDED("run_steps", "Runs a step on elements of an iterator; co_run_steps_on_iterator.",
                  replay_loop, LOOP_RESOURCES, LOOP_RESOURCES),
     .attrs_rule = { COI_ATTRS_SIZE(loop_attrs), hold_loop, drop_loop },
+    .same_attrs = same_loop,
 };
 
 static co_value *
