@@ -34,7 +34,8 @@ typedef struct function_capture {
     coi_type_recorder recorder;
     coi_program      *program;
     const char       *name;
-    coi_device_name   device; /* that the function is called on */
+    coi_device_name   device;      /* that the function is called on */
+    size_t            num_entries; /* of the context when it began; of a graph: any number */
     resource_argument arguments[MAX_RESOURCE_ARGUMENTS];
     int               num_arguments;
     bool              adopts; /* the body of a condition or loop */
@@ -211,6 +212,16 @@ take_operands(co_context *ctx, function_capture *c, co_value *const *given, int 
     return true;
 }
 
+/* Also one that is the device of the call: a concrete function may be called on another one. */
+static bool
+has_chosen_device(const co_context *ctx, const function_capture *c)
+{
+    for (size_t i = ctx->num_entries; i > c->num_entries; --i)
+        if (ctx->entries[i - 1].kind == COI_ENTRY_DEVICE)
+            return true;
+    return !coi_device_name_equal(&ctx->device_id, &c->device);
+}
+
 /* The device of the step that was just added, if the function chose one. */
 static bool
 note_device(co_context *ctx, const function_capture *c)
@@ -218,7 +229,7 @@ note_device(co_context *ctx, const function_capture *c)
     coi_program_step *step = &c->program->steps[c->program->num_steps - 1];
     coi_device_name  *copy;
 
-    if (coi_device_name_equal(&ctx->device_id, &c->device))
+    if (!has_chosen_device(ctx, c))
         return true;
     copy = coi_alloc(c->program->memory, sizeof(*copy));
     if (copy == NULL) {
@@ -594,6 +605,7 @@ coi_capture_of_graph(co_context *ctx, co_graph *graph)
     c->program = graph->program;
     c->name = "graph";
     c->device = graph->device;
+    c->num_entries = SIZE_MAX;
     return &c->base;
 }
 
@@ -662,6 +674,7 @@ capture_program(co_context *ctx, coi_program *program, const char *name, co_fn f
     c->program = program;
     c->name = name;
     c->device = ctx->device_id;
+    c->num_entries = ctx->num_entries;
     outer = coi_capture_suspend(ctx);
     coi_capture_enter(ctx, &c->base);
     ok = call_function(ctx, c, fn, user, args);

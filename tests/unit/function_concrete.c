@@ -164,6 +164,35 @@ CO_TEST(a_concrete_function_is_called_in_functions_and_under_tapes, "FN-8 FN-12"
     CO_EXPECT_INT(captures(ctx, f), 1);
 }
 
+static co_value *
+on_first_device(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 0), *y = NULL;
+
+    (void)user;
+    CO_DEVICE(ctx, "/cpu:0")
+        y = co_add(ctx, x, x);
+    return co_args(ctx, y, co_mul(ctx, x, x));
+}
+
+CO_TEST_WITH(a_concrete_function_computes_on_the_device_that_it_chose, "FN-12", "cpus=2")
+{
+    co_function *f = co_function_of(ctx, on_first_device, NULL, NULL);
+    co_function *c = co_function_concrete(ctx, f, co_args(ctx, spec(ctx, 3)));
+    co_value    *seen = NULL;
+    char         first[100] = "";
+
+    CO_DEVICE(ctx, "/cpu:0")
+        snprintf(first, sizeof(first), "%s", co_current_device(ctx));
+    for (int i = 0; i < 3; ++i)
+        CO_DEVICE(ctx, "/cpu:1") {
+            seen = co_call(ctx, c, co_args(ctx, floats(ctx, 1, 3)));
+            CO_REQUIRE(seen != NULL);
+            CO_EXPECT_STR(co_value_device(ctx, co_at(ctx, seen, 0)), first);
+            CO_EXPECT_STR(co_value_device(ctx, co_at(ctx, seen, 1)), co_current_device(ctx));
+        }
+}
+
 /* --- functions as arguments --- */
 
 static co_value *
