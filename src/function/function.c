@@ -41,7 +41,6 @@ struct co_function {
     co_merge_fn  merge;  /* instead of fn: takes the strategy, and one argument */
     co_update_fn update; /* instead of fn: takes a variable, and one argument */
     co_fn        plain;  /* instead of fn: takes one argument that is no tuple of them */
-    bool         makes_no_variables; /* a step of a later capture */
     void        *user;
     char        *name;
     size_t       name_size;
@@ -53,6 +52,7 @@ struct co_function {
     captured    *programs;    /* oldest first */
     size_t       num_programs, cap_programs;
     bool         said_limit;
+    bool makes_no_variables; /* it is a step of a later capture, or tried to make some in one */
     atomic_llong captures, replays;
 };
 
@@ -339,9 +339,10 @@ check_nesting(co_context *ctx, const co_function *function)
 static bool
 is_first_capture(co_function *function, const call_place *place)
 {
-    bool is_first = !function->makes_no_variables;
+    bool is_first;
 
     coi_lock_take(&function->lock);
+    is_first = !function->makes_no_variables;
     for (size_t i = 0; i < function->num_programs; ++i) {
         const call_place *other = &function->programs[i].place;
 
