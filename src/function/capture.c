@@ -69,12 +69,13 @@ refuse_foreign(co_context *ctx, coi_capture *capture, co_value *symbol)
     return NULL;
 }
 
-/* What stands for a value in a program. A dataset or iterator has no type of its own. */
+/* What stands for a value in a program. A dataset, iterator or function has no type of its own. */
 static co_value *
 type_for(co_context *ctx, co_value *value)
 {
-    return coi_kind_of(value)->element_spec != NULL ? coi_spec(ctx, CO_BOOL, NULL, 0)
-                                                    : coi_fresh_type(ctx, value);
+    return coi_kind_of(value)->element_spec != NULL || value->kind == CO_KIND_FUNCTION
+               ? coi_spec(ctx, CO_BOOL, NULL, 0)
+               : coi_fresh_type(ctx, value);
 }
 
 /* Let a new symbolic tensor stand for a value of the functions around this body. */
@@ -347,6 +348,25 @@ find_argument(const function_capture *c, const co_value *given)
     return NULL;
 }
 
+/* Each call fills what it is in. Another function is known, and is itself; the function that is
+ * being captured is not, so that its program does not keep it alive. */
+static bool
+is_exchanged(const co_value *leaf)
+{
+    return leaf->kind == CO_KIND_FUNCTION ? (leaf->flags & COI_FLAG_BORROWED) != 0
+                                          : coi_resource_of(leaf) != NULL;
+}
+
+/* What a function gets for an argument, of the block; NULL with an error. */
+static co_value *
+handle_for(co_context *ctx, co_value *leaf, co_value *symbol)
+{
+    if (leaf->kind == CO_KIND_FUNCTION)
+        return coi_function_as_value(ctx, leaf->u.object, false);
+    return coi_is_variable(leaf) ? variable_handle(ctx, leaf)
+                                 : coi_kind_of(leaf)->as_argument(ctx, leaf, symbol);
+}
+
 /* What stands for an argument in the program. */
 static co_value *
 note_argument(co_context *ctx, co_value *leaf, void *arg)
@@ -355,16 +375,14 @@ note_argument(co_context *ctx, co_value *leaf, void *arg)
     const resource_argument *known;
     co_value                *symbol, *handle;
 
-    if (coi_resource_of(leaf) == NULL)
+    if (!is_exchanged(leaf))
         return leaf;
     if ((known = find_argument(c, leaf)) != NULL)
         return known->symbol;
     if (!may_have_argument(ctx, c) || (symbol = type_for(ctx, leaf)) == NULL)
         return NULL;
     coi_program_name(c->program, symbol);
-    handle = coi_is_variable(leaf) ? variable_handle(ctx, leaf)
-                                   : coi_kind_of(leaf)->as_argument(ctx, leaf, symbol);
-    if (handle == NULL)
+    if ((handle = handle_for(ctx, leaf, symbol)) == NULL)
         return NULL;
     add_argument(c, leaf, handle, symbol);
     return symbol;
@@ -375,7 +393,7 @@ static co_value *
 handle_of(co_context *ctx, co_value *leaf, void *arg)
 {
     (void)ctx;
-    return coi_resource_of(leaf) != NULL ? find_argument(arg, leaf)->handle : leaf;
+    return is_exchanged(leaf) ? find_argument(arg, leaf)->handle : leaf;
 }
 
 /* --- the capture --- */

@@ -455,6 +455,25 @@ types_for(co_context *ctx, co_function *function, const call_place *place, co_va
                                                    : types;
 }
 
+/* Where a function is an argument of itself, it keeps types without a reference to itself. */
+static co_value *
+borrow_itself(co_context *ctx, co_value *leaf, void *function)
+{
+    return leaf->kind == CO_KIND_FUNCTION && leaf->u.object == function
+               ? coi_function_as_value(ctx, function, true)
+               : leaf;
+}
+
+/* For types that something else keeps. */
+static co_value *
+hold_function(co_context *ctx, co_value *leaf, void *arg)
+{
+    (void)arg;
+    return leaf->kind == CO_KIND_FUNCTION && (leaf->flags & COI_FLAG_BORROWED) != 0
+               ? coi_function_as_value(ctx, leaf->u.object, false)
+               : leaf;
+}
+
 /* A reference to a new program; `*types` is one to the types of its arguments. */
 static coi_program *
 capture_for(co_context *ctx, co_function *function, const call_place *place, co_value *args,
@@ -464,6 +483,8 @@ capture_for(co_context *ctx, co_function *function, const call_place *place, co_
 
     co_block_begin(ctx);
     *types = types_for(ctx, function, place, args);
+    if (*types != NULL)
+        *types = coi_tree_map(ctx, *types, borrow_itself, function);
     if (*types != NULL)
         program = capture(ctx, function, place, *types);
     if (program != NULL)
@@ -684,7 +705,8 @@ co_captured(co_context *ctx, co_value *args, void *function)
 static void
 destroy_value(coi_heap *heap, co_value *value)
 {
-    coi_unref(heap, value->u.object);
+    if ((value->flags & COI_FLAG_BORROWED) == 0)
+        coi_unref(heap, value->u.object);
 }
 
 static void
@@ -708,21 +730,29 @@ const coi_kind_ops coi_function_kind = {
 };
 
 co_value *
-co_function_value(co_context *ctx, co_function *function)
+coi_function_as_value(co_context *ctx, co_function *function, bool borrows)
 {
-    co_value *value;
+    co_value *value = coi_value_new(&ctx->heap, CO_KIND_FUNCTION);
 
-    COI_ENTER(ctx, "function_value", NULL);
-    if (!coi_check_object(ctx, function, &function_class, 2, "function"))
-        return NULL;
-    value = coi_value_new(&ctx->heap, CO_KIND_FUNCTION);
     if (value == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a function as a value");
         return NULL;
     }
-    coi_ref(function);
+    if (borrows)
+        value->flags = COI_FLAG_BORROWED;
+    else
+        coi_ref(function);
     value->u.object = function;
     return coi_own(ctx, value);
+}
+
+co_value *
+co_function_value(co_context *ctx, co_function *function)
+{
+    COI_ENTER(ctx, "function_value", NULL);
+    return coi_check_object(ctx, function, &function_class, 2, "function")
+               ? coi_function_as_value(ctx, function, false)
+               : NULL;
 }
 
 co_function *
@@ -744,6 +774,8 @@ concrete_of(co_context *ctx, const co_function *function, coi_program *program, 
     co_function        *concrete;
     captured            only = { program, types, coi_types_known(types), place_of(ctx), false };
 
+    if ((only.types = coi_tree_map(ctx, types, hold_function, NULL)) == NULL)
+        return NULL;
     options.name = function->name;
     concrete = co_function_of(ctx, function->fn, function->user, &options);
     if (concrete == NULL)

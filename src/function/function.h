@@ -13,7 +13,8 @@
 
 /*
  * capture.c. Call `fn` with `args` and record what it does: a reference to the program, or NULL
- * with an error. `args` holds symbolic tensors of the program, and variables that are arguments.
+ * with an error. `args` holds symbolic tensors of the program, and variables that are arguments; a
+ * function value that is borrowed is the function itself.
  * `program` is new; it is the result, or is given back. `is_first`: it may make variables (FN-6).
  * `*makes_variables`: it made one, or tried to without being allowed.
  */
@@ -58,6 +59,9 @@ co_function *coi_function_of_merge(co_context *ctx, co_merge_fn fn, void *user);
 /* The function of co_update, or with `plain` of co_update_non_slot: of a variable and one argument,
  * or of one argument. */
 co_function *coi_function_of_update(co_context *ctx, co_update_fn fn, co_fn plain, void *user);
+/* A function as a value, of the block; NULL with an error. What a function itself keeps `borrows`
+ * it: a reference would keep it alive for ever. */
+co_value *coi_function_as_value(co_context *ctx, co_function *function, bool borrows);
 /* A function that is a part of the one that ctx captures makes variables only if that one may. */
 void coi_function_inherit(const co_context *ctx, co_function *function);
 /* The program that a call with these arguments takes, captured if there is none: a

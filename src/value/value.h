@@ -58,8 +58,10 @@ enum {
 #define COI_INLINE_ITEMS   8
 #define COI_MAX_COMPONENTS 8 /* of a composite value */
 
-enum {                        /* flags of other leaves than tensors */
-       COI_FLAG_ARGUMENT = 32 /* variables: an argument handle (variable_handle.h) */
+/* Flags of other leaves than tensors. */
+enum {
+    COI_FLAG_ARGUMENT = 32, /* variables: an argument handle (variable_handle.h) */
+    COI_FLAG_BORROWED = 64  /* functions: u.object is no reference (function/function.h) */
 };
 
 typedef struct coi_items { /* lists, tuples, named tuples, maps */
@@ -85,9 +87,9 @@ struct co_value {
     coi_object object;
     uint8_t    kind; /* co_kind */
     uint8_t    dtype;
-    int8_t     ndim; /* -1: unknown rank (specs) */
-    uint8_t flags; /* tensors, variables: COI_FLAG_...; structures and per-replica values: depth of
-                      nesting */
+    int8_t     ndim;    /* -1: unknown rank (specs) */
+    uint8_t    flags;   /* leaves: COI_FLAG_...; structures and per-replica values: depth of
+                           nesting */
     uint32_t tape_node; /* written once, by the context that made the value, before others see it */
     union {
         uint64_t tape_epoch; /* tensors: the same */

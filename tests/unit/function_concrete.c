@@ -236,6 +236,33 @@ CO_TEST(a_function_is_an_argument_of_another, "FN-2")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "function");
 }
 
+static co_value *
+half_of_second(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 1);
+
+    (void)user;
+    return co_args(ctx, co_mul(ctx, x, co_float(ctx, 0.5)), co_at(ctx, args, 0));
+}
+
+CO_TEST(a_function_that_is_given_itself_is_freed, "FN-2")
+{
+    co_function *f = co_function_of(ctx, half_of_second, NULL, NULL), *c;
+    co_value    *x = floats(ctx, 1, 3), *y = co_mul(ctx, x, co_float(ctx, 0.5)), *seen;
+
+    for (int i = 0; i < 2; ++i) {
+        seen = co_call(ctx, f, co_args(ctx, co_function_value(ctx, f), x));
+        expect_same(ctx, y, co_at(ctx, seen, 0));
+        CO_EXPECT_PTR(co_value_function(ctx, co_at(ctx, seen, 1)), f);
+    }
+    CO_EXPECT_INT(captures(ctx, f), 1);
+    c = co_function_concrete(ctx, f, co_args(ctx, co_function_value(ctx, f), x));
+    seen = co_call(ctx, c, co_args(ctx, co_function_value(ctx, f), x));
+    expect_same(ctx, y, co_at(ctx, seen, 0));
+    co_call(ctx, c, co_args(ctx, co_function_value(ctx, c), x));
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "captured with");
+} /* the end of the test finds what is left */
+
 /* --- signatures in steps --- */
 
 static co_value *
