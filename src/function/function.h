@@ -27,7 +27,8 @@ coi_program *coi_capture_program(co_context *ctx, coi_program *program, const ch
  */
 coi_program *coi_capture_body(co_context *ctx, coi_program *program, const char *name, co_fn fn,
                               void *user, co_value *args, co_value **outside);
-/* The same for a part of a graph that is called once, such as a step: it may make variables. */
+/* The same for a part of a graph or function that is called once, such as a step: it may make
+ * variables. */
 coi_program *coi_capture_part(co_context *ctx, coi_program *program, const char *name, co_fn fn,
                               void *user, co_value *args, co_value **outside);
 /* The initial value of a variable that the function makes, which is made at once: its symbolic
