@@ -80,6 +80,8 @@ bool coi_check_same_program(co_context *ctx, const char *name, const coi_program
 bool coi_check_same_function(co_context *ctx, co_function *before, co_function *now);
 
 /* signature.c */
+/* Dtype and shape of a tensor or type, for messages: `out`. */
+const char *coi_type_text(const co_value *type, char *out, size_t capacity);
 /* Whether host values are one for the choice of a program: 1, 1.0 and true are. */
 bool coi_same_host_value(const co_value *a, const co_value *b);
 /* Whether a program can take the elements of the second dataset or iterator in the place of those

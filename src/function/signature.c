@@ -376,13 +376,13 @@ coi_check_run_signature(co_context *ctx, const co_value *signature)
     return true;
 }
 
-static const char *
-spec_text(const co_value *spec, char *out, size_t capacity)
+const char *
+coi_type_text(const co_value *type, char *out, size_t capacity)
 {
     char shape[COI_SHAPE_TEXT];
 
-    snprintf(out, capacity, "%s %s", co_dtype_name((co_dtype)spec->dtype),
-             coi_shape_text(spec->u.tensor.dims, spec->ndim, shape));
+    snprintf(out, capacity, "%s %s", co_dtype_name((co_dtype)type->dtype),
+             coi_shape_text(type->u.tensor.dims, type->ndim, shape));
     return out;
 }
 
@@ -406,7 +406,8 @@ fit_spec(const fitting *f, co_value *spec, co_value *value, size_t position)
         !(f->takes_specs && value->kind == CO_KIND_SPEC)) {
         if (!coi_is_host(value) && !coi_is_structure(value) && !coi_is_variable(value)) {
             coi_fail(ctx, CO_TYPE_ERROR, "argument %zu is or holds %s; the signature has %s there",
-                     position, coi_a_kind(value->kind), spec_text(spec, wanted, sizeof(wanted)));
+                     position, coi_a_kind(value->kind),
+                     coi_type_text(spec, wanted, sizeof(wanted)));
             return NULL;
         }
         if (value->kind == CO_KIND_BOOL && co_dtype_is_floating((co_dtype)spec->dtype))
@@ -421,8 +422,8 @@ fit_spec(const fitting *f, co_value *spec, co_value *value, size_t position)
     if (has_spec(spec, value))
         return value;
     coi_fail(ctx, CO_TYPE_ERROR, "argument %zu is or holds %s; the signature has %s there%s",
-             position, spec_text(value, given, sizeof(given)),
-             spec_text(spec, wanted, sizeof(wanted)),
+             position, coi_type_text(value, given, sizeof(given)),
+             coi_type_text(spec, wanted, sizeof(wanted)),
              value->dtype != spec->dtype ? " (co_cast converts)" : "");
     return NULL;
 }
