@@ -12,7 +12,7 @@ some_value(co_context *ctx)
     return coi_spec(ctx, CO_BOOL, NULL, 0);
 }
 
-/* --- iterators that each call makes --- */
+/* --- iterators that each call makes or brings --- */
 
 /* What stands for one while the function is captured: it has the spec of its elements, and none of
  * them. */
@@ -27,8 +27,8 @@ captured_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     (void)iterator;
     (void)leaves;
     coi_fail(ctx, CO_TYPE_ERROR,
-             "the iterator was made while a function was captured, so each call of that function "
-             "has its own; use it in the function, or make one outside");
+             "the iterator was made by a captured function, or is an argument of one, so each call "
+             "of that function has its own; use it in the function, or make one outside");
     return COI_ERROR;
 }
 
@@ -73,17 +73,15 @@ replay_iterate(co_context *ctx, const void *attrs, co_value *const *in, int num_
     return iterator != NULL ? coi_iterator_value(ctx, iterator) : NULL;
 }
 
-co_iterator *
-coi_capture_iterate(co_context *ctx, co_dataset *dataset)
+/* A reference, or NULL with an error. */
+static co_iterator *
+captured_iterator_new(co_context *ctx, co_value *spec, co_value *symbol)
 {
-    co_value    *value = coi_dataset_value(ctx, dataset), *symbol;
     co_dataset  *like;
     co_iterator *iterator;
 
-    if (value == NULL || (symbol = record_iterate(ctx, value)) == NULL)
-        return NULL;
-    coi_ref(dataset->spec);
-    like = coi_dataset_new(ctx, &captured_ops, NULL, 0, dataset->spec, CO_UNKNOWN_CARDINALITY);
+    coi_ref(spec);
+    like = coi_dataset_new(ctx, &captured_ops, NULL, 0, spec, CO_UNKNOWN_CARDINALITY);
     iterator = like != NULL ? coi_iterator_whole(ctx, like) : NULL;
     coi_unref(&ctx->heap, like);
     if (iterator != NULL) {
@@ -93,6 +91,29 @@ coi_capture_iterate(co_context *ctx, co_dataset *dataset)
     return iterator;
 }
 
+co_iterator *
+coi_capture_iterate(co_context *ctx, co_dataset *dataset)
+{
+    co_value *value = coi_dataset_value(ctx, dataset), *symbol;
+
+    if (value == NULL || (symbol = record_iterate(ctx, value)) == NULL)
+        return NULL;
+    return captured_iterator_new(ctx, dataset->spec, symbol);
+}
+
+co_value *
+coi_iterator_argument(co_context *ctx, co_value *value, co_value *symbol)
+{
+    const co_iterator *given = value->u.object;
+    co_iterator       *iterator;
+
+    /* That of a graph is initialized by its operation, and is the same in every call. */
+    if (given->dataset->ops->next_now != NULL)
+        return coi_own_ref(ctx, value);
+    iterator = captured_iterator_new(ctx, given->dataset->spec, symbol);
+    return iterator != NULL ? coi_iterator_value(ctx, coi_own(ctx, iterator)) : NULL;
+}
+
 co_value *
 coi_iterator_symbol(const co_iterator *iterator)
 {
@@ -100,11 +121,79 @@ coi_iterator_symbol(const co_iterator *iterator)
                                                    : NULL;
 }
 
+/* --- datasets that are arguments --- */
+
+/* Another dataset with the same elements: stages of it tell that they are made of the argument. */
+static co_dataset *
+argument_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input)
+{
+    co_dataset *dataset;
+
+    coi_ref(input->spec);
+    dataset = coi_dataset_new(ctx, ops, &input, 1, input->spec, input->cardinality);
+    if (dataset != NULL)
+        dataset->batch_size = input->batch_size;
+    return dataset;
+}
+
+static co_dataset *
+argument_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+{
+    return argument_new(ctx, dataset->ops, inputs[0]);
+}
+
+static coi_layout
+argument_layout(const co_dataset *dataset)
+{
+    return dataset->inputs[0]->ops->layout(dataset->inputs[0]);
+}
+
+static const coi_dataset_ops argument_ops = {
+    .name = "argument",
+    .dataset_size = sizeof(co_dataset),
+    .transparent = true,
+    .with_inputs = argument_with_inputs,
+    .tracks = COI_KEPT,
+};
+
+static const coi_dataset_ops distributed_argument_ops = {
+    .name = "argument",
+    .dataset_size = sizeof(co_dataset),
+    .transparent = true,
+    .distributed = true,
+    .layout = argument_layout,
+};
+
+co_value *
+coi_dataset_argument(co_context *ctx, co_value *value, co_value *symbol)
+{
+    co_dataset            *given = value->u.object, *dataset;
+    const coi_dataset_ops *ops = given->ops->distributed ? &distributed_argument_ops
+                                                         : &argument_ops;
+
+    (void)symbol;
+    if (given->ops->distributed && given->ops->layout == NULL) /* of v1, which iterators hold */
+        return coi_own_ref(ctx, value);
+    dataset = argument_new(ctx, ops, given);
+    return dataset != NULL ? coi_dataset_value(ctx, coi_own(ctx, dataset)) : NULL;
+}
+
 /* --- elements --- */
 
 typedef struct element_attrs {
     co_value *spec; /* of one element; a reference in a program */
 } element_attrs;
+
+/* The elements are those of the operand, which is compared: a function may make its datasets, and
+ * so the spec, each time. */
+static bool
+same_element(co_context *ctx, const void *a, const void *b)
+{
+    (void)ctx;
+    (void)a;
+    (void)b;
+    return true;
+}
 
 static bool
 hold_spec(coi_heap *heap, void *to, const void *from)
@@ -165,6 +254,7 @@ const coi_op coi_op_next_captured = {
     COI_RECORDED("next_captured", "Reads the next element of an iterator; co_next, co_get_next.",
                  replay_next, CO_RESOURCE_ITERATOR, CO_RESOURCE_ITERATOR),
     .attrs_rule = { COI_ATTRS_SIZE(element_attrs), hold_spec, drop_spec },
+    .same_attrs = same_element,
 };
 
 /* Its result is one value of the program, whose type says nothing but that there is one: a run has
@@ -174,6 +264,7 @@ const coi_op coi_op_optional_captured = {
                  "Reads the next element of an iterator, if any; co_get_next_as_optional.",
                  replay_optional, CO_RESOURCE_ITERATOR, CO_RESOURCE_ITERATOR),
     .attrs_rule = { COI_ATTRS_SIZE(element_attrs), hold_spec, drop_spec },
+    .same_attrs = same_element,
 };
 
 static co_value *
@@ -188,6 +279,12 @@ replay_optional(co_context *ctx, const void *attrs, co_value *const *in, int num
 {
     (void)num_in;
     return next_of(ctx, attrs, in[0], &coi_op_optional_captured, co_get_next_as_optional);
+}
+
+co_value *
+coi_record_next(co_context *ctx, co_value *iterator, co_value *spec)
+{
+    return next_of(ctx, &(element_attrs){ spec }, iterator, &coi_op_next_captured, co_get_next);
 }
 
 static bool

@@ -57,6 +57,7 @@ const coi_kind_ops coi_dataset_kind = {
     .print = print_dataset,
     .element_spec = dataset_spec,
     .iterate = dataset_iterate,
+    .as_argument = coi_dataset_argument,
     .is_made_of = dataset_is_made_of,
 };
 
@@ -102,6 +103,7 @@ const coi_kind_ops coi_iterator_kind = {
     .iterate = iterator_itself,
     .next = iterator_next,
     .symbol = iterator_symbol,
+    .as_argument = coi_iterator_argument,
 };
 
 /* --- making them --- */

@@ -12,10 +12,13 @@
 
 #include <stdio.h>
 
-/* A variable, dataset or iterator that is an argument, and the symbolic tensor that stands for it
- * in the program: each call may bring another one. */
+/*
+ * A variable, dataset or iterator that is an argument, and the symbolic tensor that stands for it
+ * in the program: each call may bring another one. The function gets `handle` in its place, so that
+ * the same resource, where the function knows it by other ways, stays what it is. References.
+ */
 typedef struct resource_argument {
-    co_value *resource, *symbol; /* symbol: a reference */
+    co_value *given, *handle, *symbol;
 } resource_argument;
 
 #define MAX_RESOURCE_ARGUMENTS 256
@@ -31,7 +34,8 @@ typedef struct function_capture {
     coi_type_recorder recorder;
     coi_program      *program;
     const char       *name;
-    coi_device_name   device; /* that the function is called on */
+    coi_device_name   device;      /* that the function is called on */
+    size_t            num_entries; /* of the context when it began; of a graph: any number */
     resource_argument arguments[MAX_RESOURCE_ARGUMENTS];
     int               num_arguments;
     bool              adopts; /* the body of a condition or loop */
@@ -65,12 +69,13 @@ refuse_foreign(co_context *ctx, coi_capture *capture, co_value *symbol)
     return NULL;
 }
 
-/* What stands for a value in a program. A dataset or iterator has no type of its own. */
+/* What stands for a value in a program. A dataset, iterator or function has no type of its own. */
 static co_value *
 type_for(co_context *ctx, co_value *value)
 {
-    return coi_kind_of(value)->element_spec != NULL ? coi_spec(ctx, CO_BOOL, NULL, 0)
-                                                    : coi_fresh_type(ctx, value);
+    return coi_kind_of(value)->element_spec != NULL || value->kind == CO_KIND_FUNCTION
+               ? coi_spec(ctx, CO_BOOL, NULL, 0)
+               : coi_fresh_type(ctx, value);
 }
 
 /* Let a new symbolic tensor stand for a value of the functions around this body. */
@@ -123,7 +128,7 @@ static co_value *
 symbol_of_argument(const function_capture *c, const co_value *resource)
 {
     for (int i = 0; i < c->num_arguments; ++i)
-        if (coi_resource_of(c->arguments[i].resource) == coi_resource_of(resource))
+        if (coi_resource_of(c->arguments[i].handle) == coi_resource_of(resource))
             return c->arguments[i].symbol;
     return NULL;
 }
@@ -134,8 +139,8 @@ static bool
 is_made_of_argument(const function_capture *c, const co_value *dataset)
 {
     for (int i = 0; i < c->num_arguments; ++i)
-        if (c->arguments[i].resource->kind == dataset->kind &&
-            coi_kind_of(dataset)->is_made_of(dataset, c->arguments[i].resource))
+        if (c->arguments[i].handle->kind == dataset->kind &&
+            coi_kind_of(dataset)->is_made_of(dataset, c->arguments[i].handle))
             return true;
     return false;
 }
@@ -152,6 +157,15 @@ may_have_argument(co_context *ctx, const function_capture *c)
     return false;
 }
 
+static void
+add_argument(function_capture *c, co_value *given, co_value *handle, co_value *symbol)
+{
+    coi_ref(given);
+    coi_ref(handle);
+    coi_ref(symbol);
+    c->arguments[c->num_arguments++] = (resource_argument){ given, handle, symbol };
+}
+
 /* An argument of a function around this body: each call may bring another one. */
 static co_value *
 adopt_resource(co_context *ctx, function_capture *c, co_value *resource)
@@ -162,11 +176,10 @@ adopt_resource(co_context *ctx, function_capture *c, co_value *resource)
     while (o != NULL && symbol_of_argument(o, resource) == NULL)
         o = enclosing(o);
     if (o == NULL)
-        return resource;
+        return coi_is_variable(resource) ? coi_variable_itself(resource) : resource;
     if (!may_have_argument(ctx, c) || (inner = adopt_new(ctx, c, resource)) == NULL)
         return NULL;
-    coi_ref(inner);
-    c->arguments[c->num_arguments++] = (resource_argument){ resource, inner };
+    add_argument(c, resource, resource, inner);
     return inner;
 }
 
@@ -200,6 +213,16 @@ take_operands(co_context *ctx, function_capture *c, co_value *const *given, int 
     return true;
 }
 
+/* Also one that is the device of the call: a concrete function may be called on another one. */
+static bool
+has_chosen_device(const co_context *ctx, const function_capture *c)
+{
+    for (size_t i = ctx->num_entries; i > c->num_entries; --i)
+        if (ctx->entries[i - 1].kind == COI_ENTRY_DEVICE)
+            return true;
+    return !coi_device_name_equal(&ctx->device_id, &c->device);
+}
+
 /* The device of the step that was just added, if the function chose one. */
 static bool
 note_device(co_context *ctx, const function_capture *c)
@@ -207,7 +230,7 @@ note_device(co_context *ctx, const function_capture *c)
     coi_program_step *step = &c->program->steps[c->program->num_steps - 1];
     coi_device_name  *copy;
 
-    if (coi_device_name_equal(&ctx->device_id, &c->device))
+    if (!has_chosen_device(ctx, c))
         return true;
     copy = coi_alloc(c->program->memory, sizeof(*copy));
     if (copy == NULL) {
@@ -298,25 +321,79 @@ record(co_context *ctx, void *data, const coi_op *op, const void *attrs, co_valu
 
 /* --- resources that are arguments --- */
 
+/* Another handle of a variable: a value of the block, or NULL with an error. */
+static co_value *
+variable_handle(co_context *ctx, co_value *variable)
+{
+    co_value *handle = coi_value_new(&ctx->heap, CO_KIND_VARIABLE);
+
+    if (handle == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for an argument of a captured function");
+        return NULL;
+    }
+    variable = coi_variable_itself(variable);
+    coi_ref(variable);
+    handle->flags = COI_FLAG_ARGUMENT;
+    handle->u.variable = variable->u.variable;
+    handle->u.argument = variable;
+    return coi_own(ctx, handle);
+}
+
+static const resource_argument *
+find_argument(const function_capture *c, const co_value *given)
+{
+    for (int i = 0; i < c->num_arguments; ++i)
+        if (coi_resource_of(c->arguments[i].given) == coi_resource_of(given))
+            return &c->arguments[i];
+    return NULL;
+}
+
+/* Each call fills what it is in. Another function is known, and is itself; the function that is
+ * being captured is not, so that its program does not keep it alive. */
+static bool
+is_exchanged(const co_value *leaf)
+{
+    return leaf->kind == CO_KIND_FUNCTION ? (leaf->flags & COI_FLAG_BORROWED) != 0
+                                          : coi_resource_of(leaf) != NULL;
+}
+
+/* What a function gets for an argument, of the block; NULL with an error. */
+static co_value *
+handle_for(co_context *ctx, co_value *leaf, co_value *symbol)
+{
+    if (leaf->kind == CO_KIND_FUNCTION)
+        return coi_function_as_value(ctx, leaf->u.object, false);
+    return coi_is_variable(leaf) ? variable_handle(ctx, leaf)
+                                 : coi_kind_of(leaf)->as_argument(ctx, leaf, symbol);
+}
+
+/* What stands for an argument in the program. */
 static co_value *
 note_argument(co_context *ctx, co_value *leaf, void *arg)
 {
-    function_capture *c = arg;
-    co_value         *symbol;
+    function_capture        *c = arg;
+    const resource_argument *known;
+    co_value                *symbol, *handle;
 
-    if (coi_resource_of(leaf) == NULL)
+    if (!is_exchanged(leaf))
         return leaf;
-    if (symbol_of_argument(c, leaf) == NULL) {
-        if (!may_have_argument(ctx, c))
-            return NULL;
-        symbol = type_for(ctx, leaf);
-        if (symbol == NULL)
-            return NULL;
-        coi_program_name(c->program, symbol);
-        coi_ref(symbol);
-        c->arguments[c->num_arguments++] = (resource_argument){ leaf, symbol };
-    }
-    return operand_leaf(ctx, leaf, c);
+    if ((known = find_argument(c, leaf)) != NULL)
+        return known->symbol;
+    if (!may_have_argument(ctx, c) || (symbol = type_for(ctx, leaf)) == NULL)
+        return NULL;
+    coi_program_name(c->program, symbol);
+    if ((handle = handle_for(ctx, leaf, symbol)) == NULL)
+        return NULL;
+    add_argument(c, leaf, handle, symbol);
+    return symbol;
+}
+
+/* What the function gets for an argument. */
+static co_value *
+handle_of(co_context *ctx, co_value *leaf, void *arg)
+{
+    (void)ctx;
+    return is_exchanged(leaf) ? find_argument(arg, leaf)->handle : leaf;
 }
 
 /* --- the capture --- */
@@ -416,7 +493,8 @@ call_function(co_context *ctx, function_capture *c, co_fn fn, void *user, co_val
 
     co_block_begin(ctx);
     pattern = ctx->error.code == CO_OK ? coi_tree_map(ctx, args, note_argument, c) : NULL;
-    if (pattern != NULL) {
+    args = pattern != NULL ? coi_tree_map(ctx, args, handle_of, c) : NULL;
+    if (args != NULL) {
         coi_ref(pattern);
         c->program->args = pattern;
         floor = coi_function_begin(ctx);
@@ -511,8 +589,11 @@ drop_capture(co_context *ctx, function_capture *c)
 {
     coi_memory *memory = &ctx->runtime->memory;
 
-    for (int i = 0; i < c->num_arguments; ++i)
+    for (int i = 0; i < c->num_arguments; ++i) {
         coi_unref(&ctx->heap, c->arguments[i].symbol);
+        coi_unref(&ctx->heap, c->arguments[i].handle);
+        coi_unref(&ctx->heap, c->arguments[i].given);
+    }
     for (size_t i = 0; i < c->num_adopted; ++i) {
         coi_unref(&ctx->heap, c->adopted[i].outer);
         coi_unref(&ctx->heap, c->adopted[i].inner);
@@ -542,6 +623,7 @@ coi_capture_of_graph(co_context *ctx, co_graph *graph)
     c->program = graph->program;
     c->name = "graph";
     c->device = graph->device;
+    c->num_entries = SIZE_MAX;
     return &c->base;
 }
 
@@ -610,6 +692,7 @@ capture_program(co_context *ctx, coi_program *program, const char *name, co_fn f
     c->program = program;
     c->name = name;
     c->device = ctx->device_id;
+    c->num_entries = ctx->num_entries;
     outer = coi_capture_suspend(ctx);
     coi_capture_enter(ctx, &c->base);
     ok = call_function(ctx, c, fn, user, args);

@@ -62,12 +62,56 @@ same_attr(const coi_attr *attr, const char *first, const char *second)
 }
 
 static bool
-same_attrs(const coi_op *op, const void *a, const void *b)
+same_table(const coi_op *op, const void *a, const void *b)
 {
     for (const coi_attr *attr = op->attrs; attr != NULL && attr->name != NULL; ++attr)
         if (!same_attr(attr, a, b))
             return false;
     return true;
+}
+
+/* The bodies of a condition or loop; NULL: another call. */
+static const coi_bodies *
+bodies_of(const coi_program_step *step)
+{
+    return coi_bodies_of(step->op, step->attrs);
+}
+
+static bool
+same_bodies(const coi_bodies *a, const coi_bodies *b)
+{
+    return a->num_programs == b->num_programs && a->kind == b->kind && a->flag == b->flag &&
+           a->limit == b->limit;
+}
+
+/* Calls that are no operators have no table of their attributes. */
+static bool
+same_attrs(co_context *ctx, const coi_program_step *a, const coi_program_step *b)
+{
+    const coi_op *op = a->op;
+
+    if (op->replay == NULL)
+        return same_table(op, a->attrs, b->attrs);
+    if (bodies_of(a) != NULL)
+        return same_bodies(bodies_of(a), bodies_of(b));
+    if (op->same_attrs != NULL)
+        return op->same_attrs(ctx, a->attrs, b->attrs);
+    return op->attrs_rule.size == 0 || memcmp(a->attrs, b->attrs, op->attrs_rule.size) == 0;
+}
+
+static bool
+same_texts(const co_value *a, const co_value *b)
+{
+    coi_text        room[2];
+    int64_t         n = 0, other = 0;
+    const coi_text *first = coi_texts_of(a, &room[0], &n);
+    const coi_text *second = coi_texts_of(b, &room[1], &other);
+    bool            same = n == other;
+
+    for (int64_t i = 0; i < n && same; ++i)
+        same = first[i].nbytes == second[i].nbytes &&
+               memcmp(first[i].data, second[i].data, first[i].nbytes) == 0;
+    return same;
 }
 
 /* Constants are compared by their elements: a function may make them anew. */
@@ -76,8 +120,10 @@ same_constant(co_context *ctx, co_value *a, co_value *b)
 {
     const void *first, *second;
 
-    if (a->dtype != b->dtype || !coi_same_shape(a, b) || a->dtype == CO_STRING)
-        return a->dtype == b->dtype && coi_same_shape(a, b);
+    if (a->dtype != b->dtype || !coi_same_shape(a, b))
+        return false;
+    if (a->dtype == CO_STRING)
+        return same_texts(a, b);
     first = coi_host_data(ctx, a);
     second = coi_host_data(ctx, b);
     return first != NULL && second != NULL && memcmp(first, second, coi_tensor_nbytes(a)) == 0;
@@ -98,30 +144,19 @@ same_operand(co_value *leaf, co_value *other, void *arg)
                                  : coi_same_host_value(leaf, other);
 }
 
-/* The bodies of a condition or loop; NULL: another call. */
-static const coi_bodies *
-bodies_of(const coi_program_step *step)
-{
-    return coi_bodies_of(step->op, step->attrs);
-}
-
-static bool
-same_bodies(const coi_bodies *a, const coi_bodies *b)
-{
-    return a->num_programs == b->num_programs && a->kind == b->kind && a->flag == b->flag &&
-           a->limit == b->limit;
-}
-
 /* What of two calls differs: a part of a sentence, or NULL. */
 static const char *
 difference(co_context *ctx, const coi_program_step *a, const coi_program_step *b)
 {
     if (a->op != b->op || a->num_in != b->num_in)
         return "is another call";
-    if (!same_attrs(a->op, a->attrs, b->attrs))
+    if (!same_attrs(ctx, a, b))
         return "has other attributes";
-    if (bodies_of(a) != NULL && !same_bodies(bodies_of(a), bodies_of(b)))
-        return "has other attributes";
+    if (a->tape != b->tape || a->ends_tape != b->ends_tape)
+        return "is about another tape";
+    if ((a->device == NULL) != (b->device == NULL) ||
+        (a->device != NULL && !coi_device_name_equal(a->device, b->device)))
+        return "is made on another device";
     for (int i = 0; i < a->num_in; ++i)
         if (!coi_tree_pair(a->in[i], b->in[i], same_operand, ctx))
             return "has other operands";
@@ -151,6 +186,24 @@ check_bodies(co_context *ctx, const char *name, const coi_bodies *before, const 
     return true;
 }
 
+#define MAY_DEPEND "may depend on its arguments and on variables, not on other memory"
+
+static bool
+check_result(co_context *ctx, const char *name, co_value *before, co_value *now)
+{
+    char then[200], today[200];
+
+    if (ctx->error.code == CO_OK && !coi_tree_pair(before, now, same_operand, ctx)) {
+        coi_format(&ctx->heap, before, then, sizeof(then));
+        coi_format(&ctx->heap, now, today, sizeof(today));
+        coi_fail(ctx, CO_RUNTIME_ERROR,
+                 "the captured function '%s' gives another result: %s when it was captured, %s "
+                 "now; what it returns " MAY_DEPEND,
+                 name, then, today);
+    }
+    return ctx->error.code == CO_OK;
+}
+
 bool
 coi_check_same_program(co_context *ctx, const char *name, const coi_program *before,
                        const coi_program *now)
@@ -166,17 +219,18 @@ coi_check_same_program(co_context *ctx, const char *name, const coi_program *bef
         const coi_program_step *b = i < now->num_steps ? &now->steps[i] : NULL;
         const char *what = a != NULL && b != NULL ? difference(ctx, a, b) : "is there once only";
 
+        if (ctx->error.code != CO_OK) /* a call inside this one */
+            return false;
         if (what == NULL && !check_bodies(ctx, name, bodies_of(a), bodies_of(b)))
             return false;
         if (what == NULL)
             continue;
-        coi_fail(
-            ctx, CO_RUNTIME_ERROR,
-            "call %zu of the captured function '%s' %s: %s when it was captured, %s now; "
-            "what the function does may depend on its arguments and on variables, not on other "
-            "memory",
-            i, name, what, call_text(a, then, sizeof(then)), call_text(b, today, sizeof(today)));
+        coi_fail(ctx, CO_RUNTIME_ERROR,
+                 "call %zu of the captured function '%s' %s: %s when it was captured, %s now; "
+                 "what the function does " MAY_DEPEND,
+                 i, name, what, call_text(a, then, sizeof(then)),
+                 call_text(b, today, sizeof(today)));
         return false;
     }
-    return ctx->error.code == CO_OK;
+    return check_result(ctx, name, before->result, now->result);
 }

@@ -7,8 +7,6 @@
 
 #include "base/text.h"
 
-#include <stdio.h>
-
 /* --- bodies --- */
 
 static co_value *
@@ -345,14 +343,12 @@ typedef struct round_check {
     size_t      position;
 } round_check;
 
-static const char *
-type_text(const co_value *value, char *out, size_t capacity)
+co_value *
+coi_round_tuple(co_context *ctx, co_value *next)
 {
-    char shape[COI_SHAPE_TEXT];
-
-    snprintf(out, capacity, "%s %s", co_dtype_name((co_dtype)value->dtype),
-             coi_shape_text(value->u.tensor.dims, value->ndim, shape));
-    return out;
+    return next != NULL && next->kind == CO_KIND_LIST
+               ? co_tuple(ctx, next->u.items.items, next->u.items.n)
+               : next;
 }
 
 static bool
@@ -378,8 +374,8 @@ refuse_round(const round_check *c, const co_value *type, const co_value *next)
 
     coi_fail(c->ctx, type->dtype != next->dtype ? CO_TYPE_ERROR : CO_VALUE_ERROR,
              "tensor %zu of the loop variables is %s, and the %s returned %s for it; %s",
-             c->position, type_text(type, before, sizeof(before)), c->body,
-             type_text(next, after, sizeof(after)),
+             c->position, coi_type_text(type, before, sizeof(before)), c->body,
+             coi_type_text(next, after, sizeof(after)),
              type->dtype != next->dtype ? "the dtype must stay (co_cast converts)"
                                         : "the shape must stay, or fit an invariant of co_while");
 }

@@ -77,6 +77,9 @@ co_value *coi_tensors_of(co_context *ctx, co_value *value);
 /* Whether a value may be a scalar bool, and what it is. */
 bool coi_check_predicate(co_context *ctx, const co_value *value, const char *what);
 bool coi_read_predicate(co_context *ctx, co_value *value, const char *what, bool *out);
+/* What a round returned as loop variables, of the block: a tuple also where it is a list. NULL
+ * stays so, and is an error. */
+co_value *coi_round_tuple(co_context *ctx, co_value *next);
 /* Whether what a round returned may follow loop variables of these types (FN-11). */
 bool coi_check_round(co_context *ctx, const char *body, co_value *types, co_value *next);
 

@@ -11,15 +11,6 @@ static const char body_name[] = "function of for_each";
 
 /* --- rounds --- */
 
-/* What the body returned: a tuple, or the list that it is given as. */
-static co_value *
-as_tuple(co_context *ctx, co_value *next)
-{
-    return next != NULL && next->kind == CO_KIND_LIST
-               ? co_tuple(ctx, next->u.items.items, next->u.items.n)
-               : next;
-}
-
 /* A reference to the next state; NULL at the end of the input, and with an error. */
 static co_value *
 one_round(co_context *ctx, const coi_flow_body *body, co_value *types, co_value *iterator,
@@ -31,7 +22,7 @@ one_round(co_context *ctx, const coi_flow_body *body, co_value *types, co_value 
     element = ctx->error.code == CO_OK ? coi_kind_of(iterator)->next(ctx, iterator) : NULL;
     args = element != NULL ? coi_for_each_args(ctx, element, state) : NULL;
     if (args != NULL)
-        next = as_tuple(ctx, coi_body_run(ctx, body, args));
+        next = coi_round_tuple(ctx, coi_body_run(ctx, body, args));
     if (next != NULL && !coi_check_round(ctx, body_name, types, next))
         next = NULL;
     if (next != NULL)
@@ -129,7 +120,7 @@ capture_elements(co_context *ctx, const coi_flow_body *body, co_value *of, co_va
     co_value   *types = bodies != NULL ? types_of_body(ctx, of, state) : NULL;
 
     if (types == NULL || !coi_bodies_add(ctx, bodies, body, types, &outside) ||
-        (next = as_tuple(ctx, bodies->programs[0]->result)) == NULL ||
+        (next = coi_round_tuple(ctx, bodies->programs[0]->result)) == NULL ||
         (before = state_types(ctx, bodies->programs[0])) == NULL ||
         !coi_check_round(ctx, body_name, before, next) ||
         (in[2] = co_tuple(ctx, &outside, 1)) == NULL)

@@ -41,7 +41,6 @@ struct co_function {
     co_merge_fn  merge;  /* instead of fn: takes the strategy, and one argument */
     co_update_fn update; /* instead of fn: takes a variable, and one argument */
     co_fn        plain;  /* instead of fn: takes one argument that is no tuple of them */
-    bool         makes_no_variables; /* a step of a later capture */
     void        *user;
     char        *name;
     size_t       name_size;
@@ -53,6 +52,7 @@ struct co_function {
     captured    *programs;    /* oldest first */
     size_t       num_programs, cap_programs;
     bool         said_limit;
+    bool makes_no_variables; /* it is a step of a later capture, or tried to make some in one */
     atomic_llong captures, replays;
 };
 
@@ -339,9 +339,10 @@ check_nesting(co_context *ctx, const co_function *function)
 static bool
 is_first_capture(co_function *function, const call_place *place)
 {
-    bool is_first = !function->makes_no_variables;
+    bool is_first;
 
     coi_lock_take(&function->lock);
+    is_first = !function->makes_no_variables;
     for (size_t i = 0; i < function->num_programs; ++i) {
         const call_place *other = &function->programs[i].place;
 
@@ -454,6 +455,25 @@ types_for(co_context *ctx, co_function *function, const call_place *place, co_va
                                                    : types;
 }
 
+/* Where a function is an argument of itself, it keeps types without a reference to itself. */
+static co_value *
+borrow_itself(co_context *ctx, co_value *leaf, void *function)
+{
+    return leaf->kind == CO_KIND_FUNCTION && leaf->u.object == function
+               ? coi_function_as_value(ctx, function, true)
+               : leaf;
+}
+
+/* For types that something else keeps. */
+static co_value *
+hold_function(co_context *ctx, co_value *leaf, void *arg)
+{
+    (void)arg;
+    return leaf->kind == CO_KIND_FUNCTION && (leaf->flags & COI_FLAG_BORROWED) != 0
+               ? coi_function_as_value(ctx, leaf->u.object, false)
+               : leaf;
+}
+
 /* A reference to a new program; `*types` is one to the types of its arguments. */
 static coi_program *
 capture_for(co_context *ctx, co_function *function, const call_place *place, co_value *args,
@@ -463,6 +483,8 @@ capture_for(co_context *ctx, co_function *function, const call_place *place, co_
 
     co_block_begin(ctx);
     *types = types_for(ctx, function, place, args);
+    if (*types != NULL)
+        *types = coi_tree_map(ctx, *types, borrow_itself, function);
     if (*types != NULL)
         program = capture(ctx, function, place, *types);
     if (program != NULL)
@@ -503,6 +525,42 @@ check_program(co_context *ctx, co_function *function, coi_program *program, co_v
         return program;
     coi_unref(&ctx->heap, program);
     return NULL;
+}
+
+/* The program that was captured for these types at this place: a reference, or NULL. */
+static coi_program *
+program_of_types(co_function *function, const call_place *place, co_value *types)
+{
+    coi_program *program = NULL;
+
+    coi_lock_take(&function->lock);
+    for (size_t i = 0; i < function->num_programs && program == NULL; ++i) {
+        const captured *c = &function->programs[i];
+
+        if (is_same_place(&c->place, place) && coi_fits_types(c->types, types) &&
+            coi_fits_types(types, c->types))
+            program = c->program;
+    }
+    if (program != NULL)
+        coi_ref(program);
+    coi_lock_give(&function->lock);
+    return program;
+}
+
+/* Each capture of a call makes a function of its own, which nobody else has yet. */
+bool
+coi_check_same_function(co_context *ctx, co_function *before, co_function *now)
+{
+    bool same = true;
+
+    for (size_t i = 0; i < now->num_programs && same; ++i) {
+        const captured *c = &now->programs[i];
+        coi_program    *program = program_of_types(before, &c->place, c->types);
+
+        same = program == NULL || coi_check_same_program(ctx, now->name, program, c->program);
+        coi_unref(&ctx->heap, program);
+    }
+    return same;
 }
 
 /* The program that a call with these arguments takes, and the types that it was captured for:
@@ -571,6 +629,20 @@ take_args(co_context *ctx, const co_function *function, co_value *args, bool tak
     return signature != NULL ? coi_args_for_signature(ctx, signature, args, takes_specs) : NULL;
 }
 
+/* A program that holds a dataset made of its argument serves that argument alone. */
+static bool
+check_tied(co_context *ctx, const co_function *function, const captured *c, co_value *args)
+{
+    if (!c->program->is_tied || coi_has_same_datasets(c->types, args))
+        return true;
+    coi_fail(ctx, CO_TYPE_ERROR,
+             "concrete function '%s' holds a dataset that was made of its argument, so it takes "
+             "the dataset that it was captured with; call the function that co_function_of made, "
+             "or make the dataset outside and pass it",
+             function->name);
+    return false;
+}
+
 static coi_program *
 program_to_call(co_context *ctx, co_function *function, co_value **args)
 {
@@ -581,9 +653,10 @@ program_to_call(co_context *ctx, co_function *function, co_value **args)
         return *args != NULL ? coi_function_program(ctx, function, *args) : NULL;
     only = &function->programs[0];
     *args = coi_args_for_signature(ctx, only->types, *args, false);
-    if (*args != NULL)
-        coi_ref(only->program);
-    return *args != NULL ? only->program : NULL;
+    if (*args == NULL || !check_tied(ctx, function, only, *args))
+        return NULL;
+    coi_ref(only->program);
+    return only->program;
 }
 
 static co_value *
@@ -632,7 +705,8 @@ co_captured(co_context *ctx, co_value *args, void *function)
 static void
 destroy_value(coi_heap *heap, co_value *value)
 {
-    coi_unref(heap, value->u.object);
+    if ((value->flags & COI_FLAG_BORROWED) == 0)
+        coi_unref(heap, value->u.object);
 }
 
 static void
@@ -656,21 +730,29 @@ const coi_kind_ops coi_function_kind = {
 };
 
 co_value *
-co_function_value(co_context *ctx, co_function *function)
+coi_function_as_value(co_context *ctx, co_function *function, bool borrows)
 {
-    co_value *value;
+    co_value *value = coi_value_new(&ctx->heap, CO_KIND_FUNCTION);
 
-    COI_ENTER(ctx, "function_value", NULL);
-    if (!coi_check_object(ctx, function, &function_class, 2, "function"))
-        return NULL;
-    value = coi_value_new(&ctx->heap, CO_KIND_FUNCTION);
     if (value == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a function as a value");
         return NULL;
     }
-    coi_ref(function);
+    if (borrows)
+        value->flags = COI_FLAG_BORROWED;
+    else
+        coi_ref(function);
     value->u.object = function;
     return coi_own(ctx, value);
+}
+
+co_value *
+co_function_value(co_context *ctx, co_function *function)
+{
+    COI_ENTER(ctx, "function_value", NULL);
+    return coi_check_object(ctx, function, &function_class, 2, "function")
+               ? coi_function_as_value(ctx, function, false)
+               : NULL;
 }
 
 co_function *
@@ -692,6 +774,8 @@ concrete_of(co_context *ctx, const co_function *function, coi_program *program, 
     co_function        *concrete;
     captured            only = { program, types, coi_types_known(types), place_of(ctx), false };
 
+    if ((only.types = coi_tree_map(ctx, types, hold_function, NULL)) == NULL)
+        return NULL;
     options.name = function->name;
     concrete = co_function_of(ctx, function->fn, function->user, &options);
     if (concrete == NULL)

@@ -13,7 +13,8 @@
 
 /*
  * capture.c. Call `fn` with `args` and record what it does: a reference to the program, or NULL
- * with an error. `args` holds symbolic tensors of the program, and variables that are arguments.
+ * with an error. `args` holds symbolic tensors of the program, and variables that are arguments; a
+ * function value that is borrowed is the function itself.
  * `program` is new; it is the result, or is given back. `is_first`: it may make variables (FN-6).
  * `*makes_variables`: it made one, or tried to without being allowed.
  */
@@ -26,7 +27,8 @@ coi_program *coi_capture_program(co_context *ctx, coi_program *program, const ch
  */
 coi_program *coi_capture_body(co_context *ctx, coi_program *program, const char *name, co_fn fn,
                               void *user, co_value *args, co_value **outside);
-/* The same for a part of a graph that is called once, such as a step: it may make variables. */
+/* The same for a part of a graph or function that is called once, such as a step: it may make
+ * variables. */
 coi_program *coi_capture_part(co_context *ctx, coi_program *program, const char *name, co_fn fn,
                               void *user, co_value *args, co_value **outside);
 /* The initial value of a variable that the function makes, which is made at once: its symbolic
@@ -58,6 +60,9 @@ co_function *coi_function_of_merge(co_context *ctx, co_merge_fn fn, void *user);
 /* The function of co_update, or with `plain` of co_update_non_slot: of a variable and one argument,
  * or of one argument. */
 co_function *coi_function_of_update(co_context *ctx, co_update_fn fn, co_fn plain, void *user);
+/* A function as a value, of the block; NULL with an error. What a function itself keeps `borrows`
+ * it: a reference would keep it alive for ever. */
+co_value *coi_function_as_value(co_context *ctx, co_function *function, bool borrows);
 /* A function that is a part of the one that ctx captures makes variables only if that one may. */
 void coi_function_inherit(const co_context *ctx, co_function *function);
 /* The program that a call with these arguments takes, captured if there is none: a
@@ -70,8 +75,13 @@ bool coi_is_nested_call(const co_context *ctx);
  * the first that differs. */
 bool coi_check_same_program(co_context *ctx, const char *name, const coi_program *before,
                             const coi_program *now);
+/* function.c. The same for two functions that calls of two such captures hold: for all programs
+ * that both have. */
+bool coi_check_same_function(co_context *ctx, co_function *before, co_function *now);
 
 /* signature.c */
+/* Dtype and shape of a tensor or type, for messages: `out`. */
+const char *coi_type_text(const co_value *type, char *out, size_t capacity);
 /* Whether host values are one for the choice of a program: 1, 1.0 and true are. */
 bool coi_same_host_value(const co_value *a, const co_value *b);
 /* Whether a program can take the elements of the second dataset or iterator in the place of those

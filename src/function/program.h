@@ -5,7 +5,8 @@
  * program computes. A symbolic tensor has the serial number of its program and a slot: its place
  * among the values of one run.
  *
- * A program does not change once it is complete, and contexts may run it at the same time.
+ * The calls of a program do not change once it is complete, and contexts may run it at the same
+ * time. Its regions gain plans as it runs (plan.h); the lock of each region guards them.
  */
 #ifndef COI_FUNCTION_PROGRAM_H
 #define COI_FUNCTION_PROGRAM_H

@@ -12,10 +12,8 @@
  * of types would fail again; others may have met values that are in the way this time alone. */
 #define MOST_FAILURES 24
 #define TYPE_FAILURE  8
-#define MOST_TAPES    16 /* inside each other; more are not planned */
 
 COI_USES_OP(tape_begin)
-COI_USES_OP(tape_end)
 COI_USES_OP(gradient)
 
 /* --- which calls --- */
@@ -26,37 +24,21 @@ is_planned(const coi_program_step *step)
     return step->op->replay == NULL || step->op->is_planned;
 }
 
-/* What a call that begins or ends a tape does to the number of open ones. */
-static int
-tapes_of(const coi_program_step *step)
-{
-    if (step->op == &coi_op_tape_begin)
-        return 1;
-    return step->op == &coi_op_tape_end ? -1 : 0;
-}
-
 /* The call after the one that ends the tape which begins at `begin`. */
 static size_t
 end_of_tapes(const coi_program *program, size_t begin, bool *is_pure)
 {
-    bool   persistent[MOST_TAPES];
     size_t depth = 0, i = begin;
 
     *is_pure = true;
     do {
-        const coi_program_step *step = &program->steps[i];
+        const coi_program_step *step = &program->steps[i++];
 
         *is_pure = *is_pure && is_planned(step);
-        if (tapes_of(step) > 0) {
-            if (depth == MOST_TAPES) {
-                *is_pure = false;
-                return program->num_steps;
-            }
-            persistent[depth++] = ((const coi_tape_begin_attrs *)step->attrs)->persistent;
-        } else if (tapes_of(step) < 0 || (step->op->takes_tape && !persistent[depth - 1])) {
+        if (step->op == &coi_op_tape_begin)
+            ++depth;
+        else if (step->ends_tape)
             --depth;
-        }
-        ++i;
     } while (depth > 0 && i < program->num_steps);
     *is_pure = *is_pure && depth == 0;
     return i;
@@ -228,7 +210,7 @@ find_regions(coi_program *program, slot_use *u)
 
         after = i + 1;
         is_pure = is_planned(step);
-        if (tapes_of(step) > 0)
+        if (step->op == &coi_op_tape_begin)
             after = end_of_tapes(program, i, &is_pure);
         if (!is_pure) {
             if (!add_region(program, u, first, i))

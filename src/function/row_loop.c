@@ -285,9 +285,7 @@ types_of_body(co_context *ctx, const row_loop *l, co_value *elems, co_value **st
 static co_value *
 next_state(co_context *ctx, row_loop_kind kind, co_value *next)
 {
-    return next != NULL && kind == ROWS_EACH && next->kind == CO_KIND_LIST
-               ? co_tuple(ctx, next->u.items.items, next->u.items.n)
-               : next;
+    return kind == ROWS_EACH ? coi_round_tuple(ctx, next) : next;
 }
 
 /* The type of the result, by what the program of the body returns. */

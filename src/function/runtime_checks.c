@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #define MESSAGE 200
 
@@ -34,6 +35,13 @@ separator(const message_attrs *attrs)
 
 /* --- entries --- */
 
+static bool
+same_message(co_context *ctx, const void *a, const void *b)
+{
+    (void)ctx;
+    return strcmp(((const message_attrs *)a)->text, ((const message_attrs *)b)->text) == 0;
+}
+
 static co_value *replay_assert(co_context *ctx, const void *attrs, co_value *const *in, int num_in);
 static co_value *replay_numerics(co_context *ctx, const void *attrs, co_value *const *in,
                                  int num_in);
@@ -44,28 +52,44 @@ const coi_op coi_op_assert = {
     COI_RECORDED("assert", "Fails unless all elements of a condition are true; co_assert.",
                  replay_assert, 0, 0),
     .attrs_rule.size = COI_ATTRS_SIZE(message_attrs),
+    .same_attrs = same_message,
 };
 
 const coi_op coi_op_check_numerics = {
     COI_RECORDED("check_numerics", "Fails if a tensor holds NaN or an infinity; co_check_numerics.",
                  replay_numerics, 0, 0),
     .attrs_rule.size = COI_ATTRS_SIZE(message_attrs),
+    .same_attrs = same_message,
 };
 
 typedef struct shape_attrs {
     coi_ints shape; /* -1: any dimension */
 } shape_attrs;
 
+static bool
+same_shape(co_context *ctx, const void *a, const void *b)
+{
+    const coi_ints *first = &((const shape_attrs *)a)->shape;
+    const coi_ints *second = &((const shape_attrs *)b)->shape;
+
+    (void)ctx;
+    return first->n == second->n &&
+           (first->n <= 0 ||
+            memcmp(first->at, second->at, (size_t)first->n * sizeof(first->at[0])) == 0);
+}
+
 const coi_op coi_op_ensure_shape = {
     COI_RECORDED("ensure_shape", "Fails unless a tensor has a shape; co_ensure_shape.",
                  replay_ensure, 0, 0),
     .grad = coi_grad_of_call,
     .attrs_rule.size = COI_ATTRS_SIZE(shape_attrs),
+    .same_attrs = same_shape,
 };
 
 const coi_op coi_op_print = {
     COI_RECORDED("print", "Writes a value into the log; co_print.", replay_print, 0, 0),
     .attrs_rule.size = COI_ATTRS_SIZE(message_attrs),
+    .same_attrs = same_message,
 };
 
 /* --- assertions --- */

@@ -376,13 +376,13 @@ coi_check_run_signature(co_context *ctx, const co_value *signature)
     return true;
 }
 
-static const char *
-spec_text(const co_value *spec, char *out, size_t capacity)
+const char *
+coi_type_text(const co_value *type, char *out, size_t capacity)
 {
     char shape[COI_SHAPE_TEXT];
 
-    snprintf(out, capacity, "%s %s", co_dtype_name((co_dtype)spec->dtype),
-             coi_shape_text(spec->u.tensor.dims, spec->ndim, shape));
+    snprintf(out, capacity, "%s %s", co_dtype_name((co_dtype)type->dtype),
+             coi_shape_text(type->u.tensor.dims, type->ndim, shape));
     return out;
 }
 
@@ -406,7 +406,8 @@ fit_spec(const fitting *f, co_value *spec, co_value *value, size_t position)
         !(f->takes_specs && value->kind == CO_KIND_SPEC)) {
         if (!coi_is_host(value) && !coi_is_structure(value) && !coi_is_variable(value)) {
             coi_fail(ctx, CO_TYPE_ERROR, "argument %zu is or holds %s; the signature has %s there",
-                     position, coi_a_kind(value->kind), spec_text(spec, wanted, sizeof(wanted)));
+                     position, coi_a_kind(value->kind),
+                     coi_type_text(spec, wanted, sizeof(wanted)));
             return NULL;
         }
         if (value->kind == CO_KIND_BOOL && co_dtype_is_floating((co_dtype)spec->dtype))
@@ -421,10 +422,20 @@ fit_spec(const fitting *f, co_value *spec, co_value *value, size_t position)
     if (has_spec(spec, value))
         return value;
     coi_fail(ctx, CO_TYPE_ERROR, "argument %zu is or holds %s; the signature has %s there%s",
-             position, spec_text(value, given, sizeof(given)),
-             spec_text(spec, wanted, sizeof(wanted)),
+             position, coi_type_text(value, given, sizeof(given)),
+             coi_type_text(spec, wanted, sizeof(wanted)),
              value->dtype != spec->dtype ? " (co_cast converts)" : "");
     return NULL;
+}
+
+/* A component of a composite value is there, and none in the type, or the other way round. */
+static void
+fail_component(const fitting *f, const co_value *type, size_t at, bool is_given, size_t position)
+{
+    coi_fail(f->ctx, CO_TYPE_ERROR, "argument %zu is or holds %s %s %s; the signature has %s there",
+             position, coi_a_kind(type->kind), is_given ? "with" : "without",
+             coi_kind_of(type)->composite->components[at].name,
+             is_given ? "one without it" : "one with it");
 }
 
 static co_value *
@@ -440,9 +451,15 @@ fit_items(const fitting *f, co_value *type, co_value *value, size_t position)
         return NULL;
     }
     for (; at < n; ++at) {
-        leaves[at] = fit_value(f, coi_tree_items(type).items[at], coi_tree_items(value).items[at],
-                               position);
-        if (leaves[at] == NULL)
+        co_value *item_type = coi_tree_items(type).items[at];
+        co_value *item = coi_tree_items(value).items[at];
+
+        if ((item_type == NULL) != (item == NULL)) {
+            fail_component(f, type, at, item != NULL, position);
+            break;
+        }
+        leaves[at] = item != NULL ? fit_value(f, item_type, item, position) : NULL;
+        if (leaves[at] == NULL && item != NULL)
             break;
     }
     if (at == n)

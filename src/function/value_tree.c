@@ -25,8 +25,10 @@ const void *
 coi_resource_of(const co_value *value)
 {
     if (coi_is_variable(value))
-        return value->u.variable;
-    return coi_kind_of(value)->element_spec != NULL ? value->u.object : NULL;
+        return (value->flags & COI_FLAG_ARGUMENT) != 0 ? (const void *)value : value->u.variable;
+    return coi_kind_of(value)->element_spec != NULL || value->kind == CO_KIND_FUNCTION
+               ? value->u.object
+               : NULL;
 }
 
 /* An empty node like this one: a reference, or NULL with an error. */

@@ -18,8 +18,9 @@ coi_is_tree(const co_value *value)
            (coi_is_structure(value) || coi_is_rare_tree(value));
 }
 
-/* The identity of a variable, dataset or iterator: what a call of a program may exchange for
- * another one. NULL of other values. */
+/* The identity of a variable, dataset, iterator or captured function: the first three are what a
+ * call of a program may exchange for another one. As the argument of a function that is being
+ * captured it has one of its own. NULL of other values. */
 const void *coi_resource_of(const co_value *value);
 
 /* Whether two nodes are alike: kind, number of items, keys. */

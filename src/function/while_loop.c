@@ -31,13 +31,6 @@ goes_on(co_context *ctx, const loop *l, co_value *variables, bool *out)
     return ok;
 }
 
-/* What body returned: a tuple, or the list that it is given as. */
-static co_value *
-as_tuple(co_context *ctx, co_value *next)
-{
-    return next->kind == CO_KIND_LIST ? co_tuple(ctx, next->u.items.items, next->u.items.n) : next;
-}
-
 /* A reference to the next loop variables, or NULL with an error. */
 static co_value *
 next_round(co_context *ctx, const loop *l, co_value *variables)
@@ -46,8 +39,7 @@ next_round(co_context *ctx, const loop *l, co_value *variables)
 
     co_block_begin(ctx);
     next = ctx->error.code == CO_OK ? coi_body_run(ctx, &l->body, variables) : NULL;
-    if (next != NULL)
-        next = as_tuple(ctx, next);
+    next = coi_round_tuple(ctx, next);
     if (next != NULL && !coi_check_round(ctx, "body of while", l->types, next))
         next = NULL;
     if (next != NULL)
@@ -126,7 +118,7 @@ capture_while(co_context *ctx, const loop *l, co_value *variables)
         !coi_check_predicate(ctx, bodies->programs[COND]->result,
                              "what the condition of while returned") ||
         !coi_bodies_add(ctx, bodies, &l->body, l->types, &outside[BODY]) ||
-        (next = as_tuple(ctx, bodies->programs[BODY]->result)) == NULL ||
+        (next = coi_round_tuple(ctx, bodies->programs[BODY]->result)) == NULL ||
         !coi_check_round(ctx, "body of while", l->types, next) ||
         (in[1] = co_tuple(ctx, outside, NUM_PROGRAMS)) == NULL)
         return NULL;

@@ -14,6 +14,13 @@
  * receives them. */
 bool coi_take_communication(co_context *ctx, co_communication_options *all,
                             const co_communication_options *options, int position);
+/* Whether two calls were given the same options. */
+static inline bool
+coi_is_same_communication(const co_communication_options *a, const co_communication_options *b)
+{
+    return a->bytes_per_pack == b->bytes_per_pack && a->timeout_seconds == b->timeout_seconds &&
+           a->implementation == b->implementation;
+}
 /* Override fields of `comm` by the fields of options that are not the default (CO-2). */
 void coi_comm_options_set(coi_comm_options *comm, const co_communication_options *options);
 /* For the call that is made on ctx, until coi_comm_options_end; `comm` lives as long. */

@@ -666,6 +666,17 @@ drop_strategy(coi_heap *heap, void *attrs)
     coi_unref(heap, ((reduce_attrs *)attrs)->strategy);
 }
 
+static bool
+same_reduction(co_context *ctx, const void *a, const void *b)
+{
+    const reduce_attrs *first = a, *second = b;
+
+    (void)ctx;
+    return first->strategy == second->strategy && first->op == second->op &&
+           first->has_axes == second->has_axes && first->num_axes == second->num_axes &&
+           memcmp(first->axes, second->axes, sizeof(first->axes)) == 0;
+}
+
 static co_value *
 replay_reduce(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
 {
@@ -680,6 +691,7 @@ const coi_op coi_op_reduce_captured = {
     COI_RECORDED("reduce_captured", "Combines the values of all replicas; co_reduce.",
                  replay_reduce, CO_RESOURCE_WORKERS, CO_RESOURCE_WORKERS),
     .attrs_rule = { COI_ATTRS_SIZE(reduce_attrs), hold_strategy, drop_strategy },
+    .same_attrs = same_reduction,
 };
 
 /* A leaf, or its first component where it has several that are combined; NULL: they are not. */
@@ -940,6 +952,7 @@ const coi_op coi_op_gather_captured = {
     COI_RECORDED("gather_captured", "Concatenates the values of all replicas; co_gather_replicas.",
                  replay_gather, CO_RESOURCE_WORKERS, CO_RESOURCE_WORKERS),
     .attrs_rule = { COI_ATTRS_SIZE(reduce_attrs), hold_strategy, drop_strategy },
+    .same_attrs = same_reduction,
 };
 
 static bool

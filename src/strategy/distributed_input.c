@@ -805,6 +805,8 @@ distribute_per_worker(co_context *ctx, co_strategy *strategy, const maker *make,
 co_strategy *
 coi_dataset_strategy(const co_dataset *dataset)
 {
+    while (dataset->ops->transparent)
+        dataset = dataset->inputs[0];
     return dataset->ops == &input_ops ? ((const input_dataset *)dataset)->strategy : NULL;
 }
 

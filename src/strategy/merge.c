@@ -270,12 +270,20 @@ replay_merge(co_context *ctx, const void *attrs, co_value *const *in, int num_in
     return co_merge_call(ctx, call_captured, in[0], ((const merge_attrs *)attrs)->merge);
 }
 
+static bool
+same_merge(co_context *ctx, const void *a, const void *b)
+{
+    return coi_check_same_function(ctx, ((const merge_attrs *)a)->merge,
+                                   ((const merge_attrs *)b)->merge);
+}
+
 const coi_op coi_op_merge_captured = {
     COI_RECORDED("merge_captured",
                  "Calls a captured merge function for all replicas; "
                  "co_merge_call.",
                  replay_merge, CO_RESOURCE_REPLICAS, CO_RESOURCE_REPLICAS),
     .attrs_rule = { COI_ATTRS_SIZE(merge_attrs), hold_merge, drop_merge },
+    .same_attrs = same_merge,
 };
 
 /* An argument that run gave to all replicas is one value for all of them (DV-GROUP-4). */

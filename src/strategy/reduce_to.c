@@ -192,11 +192,23 @@ replay_place(co_context *ctx, const void *attrs, co_value *const *in, int num_in
                : co_reduce_to_with(ctx, given->strategy, given->op, in[0], in[1], &given->options);
 }
 
+static bool
+same_place(co_context *ctx, const void *a, const void *b)
+{
+    const place_attrs *first = a, *second = b;
+
+    (void)ctx;
+    return first->strategy == second->strategy && first->op == second->op &&
+           first->broadcasts == second->broadcasts &&
+           coi_is_same_communication(&first->options, &second->options);
+}
+
 const coi_op coi_op_place_captured = {
     COI_RECORDED("place_captured",
                  "Reduces or copies a value to devices; co_reduce_to, co_broadcast_to_devices.",
                  replay_place, CO_RESOURCE_WORKERS, CO_RESOURCE_WORKERS),
     .attrs_rule = { COI_ATTRS_SIZE(place_attrs), hold_strategy, drop_strategy },
+    .same_attrs = same_place,
 };
 
 /* The type of what put gives. */

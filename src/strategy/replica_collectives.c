@@ -547,11 +547,23 @@ replay_collective(co_context *ctx, const void *attrs, co_value *const *in, int n
                          : co_all_reduce_with(ctx, given->op, in[0], &given->options);
 }
 
+static bool
+same_collective(co_context *ctx, const void *a, const void *b)
+{
+    const collective_attrs *first = a, *second = b;
+
+    (void)ctx;
+    return first->gather == second->gather && first->op == second->op &&
+           first->axis == second->axis &&
+           coi_is_same_communication(&first->options, &second->options);
+}
+
 const coi_op coi_op_collective = {
     COI_RECORDED("collective", "A collective of replicas; co_all_reduce, co_all_gather.",
                  replay_collective, CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS,
                  CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS),
     .attrs_rule.size = COI_ATTRS_SIZE(collective_attrs),
+    .same_attrs = same_collective,
 };
 
 /* Rows of other replicas are added along an axis. */
@@ -602,13 +614,18 @@ capture_collective(co_context *ctx, job *mine, co_value *value)
     collective_attrs attrs = { mine->gather, mine->op, mine->axis, mine->options };
     co_value        *type = co_map_structure(ctx, value, result_type, mine), *result;
     size_t           n = coi_count_leaves(value), nbytes = (2 * n + 1) * sizeof(co_value *);
-    co_value       **leaves;
+    co_value       **leaves = coi_small_alloc(&ctx->heap, nbytes);
 
-    result = coi_record_call(ctx, &coi_op_collective, &attrs, &value, 1, type);
-    if (result == NULL || (leaves = coi_small_alloc(&ctx->heap, nbytes)) == NULL)
+    if (leaves == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a collective of %zu value%s", n,
+                 COI_S(n));
         return NULL;
-    coi_collect_leaves(value, leaves);
-    coi_collect_leaves(result, leaves + n);
+    }
+    result = coi_record_call(ctx, &coi_op_collective, &attrs, &value, 1, type);
+    if (result != NULL) {
+        coi_collect_leaves(value, leaves);
+        coi_collect_leaves(result, leaves + n);
+    }
     for (size_t k = 0; k < n && ctx->error.code == CO_OK; ++k)
         record_result(ctx, mine, leaves[k], leaves[n + k]);
     coi_small_free(&ctx->heap, leaves, nbytes);

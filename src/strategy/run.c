@@ -585,11 +585,22 @@ replay_run(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
     return co_run_with(ctx, given->strategy, co_captured, in[0], given->step, &options);
 }
 
+static bool
+same_run(co_context *ctx, const void *a, const void *b)
+{
+    const run_attrs *first = a, *second = b;
+
+    return first->strategy == second->strategy && first->in_turn == second->in_turn &&
+           first->has_kwargs == second->has_kwargs &&
+           coi_check_same_function(ctx, first->step, second->step);
+}
+
 #define RUN_RESOURCES (CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS)
 const coi_op coi_op_run = {
     COI_RECORDED("run", "Runs a captured step on all replicas; co_run.", replay_run, RUN_RESOURCES,
                  RUN_RESOURCES),
     .attrs_rule = { COI_ATTRS_SIZE(run_attrs), hold_run, drop_run },
+    .same_attrs = same_run,
 };
 
 /* The step of one replica, captured on the caller's thread: nothing is sent while capturing. The

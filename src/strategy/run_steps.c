@@ -8,7 +8,7 @@
 #include <cohort/extended.h>
 #include <cohort/v1.h>
 
-#include "data/dataset.h"
+#include "data/captured_input.h"
 #include "function/function.h"
 #include "function/graph.h"
 #include "strategy/graph_run.h"
@@ -289,8 +289,8 @@ typedef struct capturing {
 
 typedef struct loop_attrs {
     co_strategy *strategy; /* references in a program */
-    co_iterator *iterator;
-    coi_program *step; /* of the next element: gives the outputs that it sets */
+    co_value    *spec;     /* of an element */
+    coi_program *step;     /* of the next element: gives the outputs that it sets */
     int64_t      iterations;
 } loop_attrs;
 
@@ -302,7 +302,7 @@ hold_loop(coi_heap *heap, void *to, const void *from)
     (void)heap;
     (void)to;
     coi_ref(attrs->strategy);
-    coi_ref(attrs->iterator);
+    coi_ref(attrs->spec);
     coi_ref(attrs->step);
     return true;
 }
@@ -311,12 +311,12 @@ static void
 drop_loop(coi_heap *heap, void *attrs)
 {
     coi_unref(heap, ((loop_attrs *)attrs)->step);
-    coi_unref(heap, ((loop_attrs *)attrs)->iterator);
+    coi_unref(heap, ((loop_attrs *)attrs)->spec);
     coi_unref(heap, ((loop_attrs *)attrs)->strategy);
 }
 
 /* The outputs of the last step, and none; in[0]: what the step uses of the graph, in[1]: the
- * outputs before the first one. */
+ * outputs before the first one, in[2]: the iterator. */
 static co_value *
 replay_loop(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
 {
@@ -330,7 +330,8 @@ replay_loop(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
         co_scope_begin(ctx, loop->strategy);
         co_block_begin(ctx);
         args = NULL;
-        element = coi_next_in_turn(ctx, loop->iterator);
+        element = in[2]->kind == CO_KIND_SYMBOLIC ? coi_record_next(ctx, in[2], loop->spec)
+                                                  : coi_next_in_turn(ctx, in[2]->u.object);
         if (element != NULL && (args = co_tuple(ctx, &element, 1)) != NULL)
             args = co_tuple(ctx, (co_value *[]){ args, in[0] }, 2);
         element = args != NULL ? coi_program_replay(ctx, loop->step, args) : NULL;
@@ -347,11 +348,21 @@ replay_loop(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
                                     : NULL;
 }
 
+static bool
+same_loop(co_context *ctx, const void *a, const void *b)
+{
+    const loop_attrs *first = a, *second = b;
+
+    return first->strategy == second->strategy && first->iterations == second->iterations &&
+           coi_check_same_program(ctx, "step function", first->step, second->step);
+}
+
 #define LOOP_RESOURCES (CO_RESOURCE_ITERATOR | CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS)
 const coi_op coi_op_run_steps = {
     COI_RECORDED("run_steps", "Runs a step on elements of an iterator; co_run_steps_on_iterator.",
                  replay_loop, LOOP_RESOURCES, LOOP_RESOURCES),
     .attrs_rule = { COI_ATTRS_SIZE(loop_attrs), hold_loop, drop_loop },
+    .same_attrs = same_loop,
 };
 
 static co_value *
@@ -373,17 +384,17 @@ capture_fn(co_context *ctx, co_value *args, void *user)
 /* The step as a program of one element; *outside gets what it uses of the graph. A reference. */
 static coi_program *
 capture_step(co_context *ctx, co_step_context *steps, co_step_fn fn, void *user,
-             co_strategy *strategy, co_iterator *iterator, co_value **outside)
+             const loop_attrs *loop, co_value **outside)
 {
     capturing    c = { steps, fn, user };
     size_t       entries = ctx->num_entries;
-    co_value    *type = coi_types_of_args(ctx, iterator->dataset->spec), *args;
+    co_value    *type = coi_types_of_args(ctx, loop->spec), *args;
     coi_program *program = coi_program_new(ctx);
 
     args = type != NULL ? co_tuple(ctx, &type, 1) : NULL;
     if (program != NULL && args != NULL &&
         (args = coi_symbols_of_types(ctx, program, args)) != NULL) {
-        co_scope_begin(ctx, strategy);
+        co_scope_begin(ctx, loop->strategy);
         program = coi_capture_part(ctx, program, "step function", capture_fn, &c, args, outside);
         coi_pop_to(ctx, entries);
         return program;
@@ -393,18 +404,20 @@ capture_step(co_context *ctx, co_step_context *steps, co_step_fn fn, void *user,
 }
 
 static co_step_context *
-capture_steps(co_context *ctx, co_step_context *steps, co_step_fn fn, void *user, loop_attrs *loop)
+capture_steps(co_context *ctx, co_step_context *steps, co_step_fn fn, void *user,
+              co_iterator *iterator, loop_attrs *loop)
 {
-    co_value *in[2] = { NULL, steps->dicts[LAST] }, *types[2], *result = NULL;
+    co_value *in[3] = { NULL, steps->dicts[LAST], coi_iterator_value(ctx, iterator) };
+    co_value *types[2], *result = NULL;
 
-    loop->step = capture_step(ctx, steps, fn, user, loop->strategy, loop->iterator, &in[0]);
+    loop->step = in[2] != NULL ? capture_step(ctx, steps, fn, user, loop, &in[0]) : NULL;
     if (loop->step == NULL)
         return NULL;
     ctx->call = "run_steps_on_iterator";
     types[0] = coi_types_of_args(ctx, loop->iterations > 0 ? loop->step->result : in[1]);
     types[1] = coi_operation_type(ctx);
     if (types[0] != NULL && types[1] != NULL)
-        result = coi_record_call(ctx, &coi_op_run_steps, loop, in, 2, co_tuple(ctx, types, 2));
+        result = coi_record_call(ctx, &coi_op_run_steps, loop, in, 3, co_tuple(ctx, types, 2));
     coi_unref(&ctx->heap, loop->step);
     if (result == NULL)
         return NULL;
@@ -429,8 +442,8 @@ co_run_steps_on_iterator(co_context *ctx, co_strategy *strategy, co_step_fn fn,
         (steps = steps_new(ctx, all.initial_loop_values)) == NULL)
         return NULL;
     if (coi_is_capturing(ctx))
-        return capture_steps(ctx, steps, fn, user,
-                             &(loop_attrs){ strategy, iterator, NULL, iterations });
+        return capture_steps(ctx, steps, fn, user, iterator,
+                             &(loop_attrs){ strategy, iterator->dataset->spec, NULL, iterations });
     coi_ref(strategy); /* a step may give up the last reference of others */
     coi_ref(iterator);
     entries = ctx->num_entries;

@@ -249,12 +249,23 @@ replay_update(co_context *ctx, const void *attrs, co_value *const *in, int num_i
                                        given->function, &options);
 }
 
+static bool
+same_attrs(co_context *ctx, const void *a, const void *b)
+{
+    const update_attrs *first = a, *second = b;
+
+    return first->strategy == second->strategy && first->group == second->group &&
+           first->non_slot == second->non_slot &&
+           coi_check_same_function(ctx, first->function, second->function);
+}
+
 #define UPDATE_RESOURCES (CO_RESOURCE_VARIABLE | CO_RESOURCE_REPLICAS)
 const coi_op coi_op_update_captured = {
     COI_RECORDED("update_captured",
                  "Calls a captured function for each component of a variable; co_update.",
                  replay_update, UPDATE_RESOURCES, UPDATE_RESOURCES),
     .attrs_rule = { COI_ATTRS_SIZE(update_attrs), hold_update, drop_update },
+    .same_attrs = same_attrs,
 };
 
 /* The type of what the function gives for one component: captured for it. */

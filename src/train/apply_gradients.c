@@ -366,8 +366,20 @@ replay_minimize(co_context *ctx, const void *attrs, co_value *const *in, int num
     return co_none(ctx);
 }
 
-#define UPDATE_ATTRS .attrs_rule = { COI_ATTRS_SIZE(update_attrs), hold_optimizer, drop_optimizer }
-#define UPDATES      (CO_RESOURCE_VARIABLE | CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS)
+static bool
+same_update(co_context *ctx, const void *a, const void *b)
+{
+    const update_attrs *first = a, *second = b;
+
+    (void)ctx;
+    return first->optimizer == second->optimizer &&
+           first->skip_aggregation == second->skip_aggregation;
+}
+
+#define UPDATE_ATTRS                                                                               \
+    .attrs_rule = { COI_ATTRS_SIZE(update_attrs), hold_optimizer, drop_optimizer },                \
+    .same_attrs = same_update
+#define UPDATES (CO_RESOURCE_VARIABLE | CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS)
 const coi_op coi_op_apply_gradients = {
     COI_RECORDED("apply_gradients", "Updates variables by gradients; co_apply_gradients.",
                  replay_apply, UPDATES, UPDATES),

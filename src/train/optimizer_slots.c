@@ -179,8 +179,10 @@ add_entry(co_context *ctx, co_optimizer *optimizer, coi_slot_entry *entry)
 co_value *const *
 coi_slots_of(co_context *ctx, co_optimizer *optimizer, co_value *variable)
 {
-    coi_slot_entry *entry = look_up(optimizer, variable);
+    coi_slot_entry *entry;
 
+    variable = coi_variable_itself(variable);
+    entry = look_up(optimizer, variable);
     if (entry == NULL) {
         entry = new_entry(ctx, optimizer, variable);
         if (entry != NULL)
@@ -197,6 +199,7 @@ coi_whole_variable(co_context *ctx, co_value *variable, size_t *i)
                           : NULL;
 
     *i = 0;
+    variable = coi_variable_itself(variable);
     if (whole == NULL)
         return variable;
     while (whole->u.variable->components[*i] != variable)
@@ -272,7 +275,7 @@ co_optimizer_slot(co_context *ctx, co_optimizer *optimizer, const char *name, co
         return NULL;
     whole = coi_whole_variable(ctx, variable, &at);
     slot = whole != NULL ? slot_of(ctx, optimizer, whole, which) : NULL;
-    if (slot != NULL && whole != variable)
+    if (slot != NULL && whole != coi_variable_itself(variable))
         slot = coi_variable_component(slot, at);
     return slot != NULL ? coi_own_ref(ctx, slot) : NULL;
 }

@@ -87,14 +87,16 @@ forget_container(coi_heap *heap, co_value *container)
 static bool
 variable_may_die(coi_heap *heap, co_value *value)
 {
-    return value->u.variable == NULL || value->u.variable->components == NULL ||
-           forget_container(heap, value);
+    return (value->flags & COI_FLAG_ARGUMENT) != 0 || value->u.variable == NULL ||
+           value->u.variable->components == NULL || forget_container(heap, value);
 }
 
 static void
 destroy_variable(coi_heap *heap, co_value *value)
 {
-    if (value->u.variable != NULL)
+    if ((value->flags & COI_FLAG_ARGUMENT) != 0)
+        coi_unref(heap, value->u.argument);
+    else if (value->u.variable != NULL)
         value->u.variable->ops->destroy(heap, value->u.variable);
 }
 
@@ -140,7 +142,7 @@ container_of_all(coi_heap *heap, co_value *const *parts, size_t n)
         return NULL;
     same = container->u.variable->num_components == n;
     for (size_t i = 0; same && i < n; ++i)
-        same = container->u.variable->components[i] == parts[i];
+        same = container->u.variable->components[i]->u.variable == parts[i]->u.variable;
     if (same)
         return container;
     coi_unref(heap, container);

@@ -119,6 +119,10 @@ typedef struct coi_kind_ops {
     /* What stands for it in the function that made it while it was captured, borrowed. NULL, or a
      * NULL result: it is itself. */
     co_value *(*symbol)(const co_value *value);
+    /* What a function that is being captured gets for it as an argument, apart from the same one
+     * that the function knows by other ways. `symbol` stands for it in the program. A value of
+     * ctx's block, or NULL with an error. */
+    co_value *(*as_argument)(co_context *ctx, co_value *value, co_value *symbol);
     /* Whether the dataset `other` is one of those that it was made of. NULL: it is made of none. */
     bool (*is_made_of)(const co_value *value, const co_value *other);
 } coi_kind_ops;

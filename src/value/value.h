@@ -59,6 +59,12 @@ enum {
 #define COI_INLINE_ITEMS   8
 #define COI_MAX_COMPONENTS 8 /* of a composite value */
 
+/* Flags of other leaves than tensors. */
+enum {
+    COI_FLAG_ARGUMENT = 32, /* variables: an argument handle (variable_handle.h) */
+    COI_FLAG_BORROWED = 64  /* functions: u.object is no reference (function/function.h) */
+};
+
 typedef struct coi_items { /* lists, tuples, named tuples, maps */
     size_t     n;
     co_value **items;
@@ -82,8 +88,9 @@ struct co_value {
     coi_object object;
     uint8_t    kind; /* co_kind */
     uint8_t    dtype;
-    int8_t     ndim; /* -1: unknown rank (specs) */
-    uint8_t  flags; /* tensors: COI_FLAG_...; structures and per-replica values: depth of nesting */
+    int8_t     ndim;    /* -1: unknown rank (specs) */
+    uint8_t    flags;   /* leaves: COI_FLAG_...; structures and per-replica values: depth of
+                           nesting */
     uint32_t tape_node; /* written once, by the context that made the value, before others see it */
     union {
         uint64_t tape_epoch; /* tensors: the same */
@@ -114,9 +121,12 @@ struct co_value {
         } string;
         coi_items       items;
         coi_per_replica per_replica;
-        coi_variable   *variable;
-        void           *object;                         /* datasets and their specs: a reference */
-        co_value       *components[COI_MAX_COMPONENTS]; /* composite values: as their row says */
+        struct {
+            coi_variable *variable;
+            co_value     *argument; /* of an argument handle (variable_handle.h): the variable */
+        };
+        void     *object;                         /* datasets and their specs: a reference */
+        co_value *components[COI_MAX_COMPONENTS]; /* composite values: as their row says */
         struct {
             co_value *values, *indices, *dense_shape;
         } slices; /* the components of indexed slices */

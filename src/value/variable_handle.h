@@ -55,6 +55,17 @@ coi_is_component(const coi_variable *variable)
     return atomic_load_explicit(&variable->container, memory_order_relaxed) != NULL;
 }
 
+/*
+ * While a function is captured, a variable that is its argument has another handle there: the
+ * function may know the variable by other ways too, and only what it does with its argument is done
+ * with the variable that a later call brings. This is the variable that every handle is of.
+ */
+static inline co_value *
+coi_variable_itself(co_value *value)
+{
+    return (value->flags & COI_FLAG_ARGUMENT) != 0 ? value->u.argument : value;
+}
+
 /* Whether a value is a variable with a component for each replica. */
 static inline bool
 coi_is_distributed_variable(const co_value *value)

@@ -492,6 +492,189 @@ CO_TEST(a_function_that_depends_on_its_own_memory_is_found, "FN-7")
     CO_EXPECT_CLOSE(element(ctx, co_call(ctx, f, co_args(ctx, vector(ctx, 1, 2))), 1), 4, 0);
 }
 
+/* --- what a check finds --- */
+
+/* A function that does one thing when it is captured and another when it is checked. */
+typedef struct changing {
+    const char  *error;
+    co_fn        fn;
+    co_strategy *strategy;
+    co_value    *v;
+    bool         is_other;
+} changing;
+
+static co_value *
+other_result(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 0), *y = co_neg(ctx, x);
+
+    return ((changing *)user)->is_other ? x : y;
+}
+
+static co_value *
+other_texts(co_context *ctx, co_value *args, void *user)
+{
+    co_value *text = co_string(ctx, ((changing *)user)->is_other ? "a" : "b");
+
+    return co_args(ctx, co_neg(ctx, co_at(ctx, args, 0)), co_to_tensor(ctx, text, CO_STRING));
+}
+
+static co_value *
+other_verb(co_context *ctx, co_value *args, void *user)
+{
+    const changing *c = user;
+    co_value       *x = co_at(ctx, args, 0);
+
+    return c->is_other ? co_assign_sub(ctx, c->v, x) : co_assign_add(ctx, c->v, x);
+}
+
+static co_value *
+other_seed(co_context *ctx, co_value *args, void *user)
+{
+    co_set_seed(ctx, ((changing *)user)->is_other ? 1 : 2);
+    return co_neg(ctx, co_at(ctx, args, 0));
+}
+
+static co_value *
+other_tape(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 0), *dx;
+
+    if (((changing *)user)->is_other)
+        co_tape_begin_persistent(ctx);
+    else
+        co_tape_begin(ctx);
+    co_watch(ctx, x);
+    dx = co_gradient(ctx, co_square(ctx, x), x);
+    if (((changing *)user)->is_other)
+        co_tape_end(ctx);
+    return dx;
+}
+
+static co_value *
+other_message(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 0);
+
+    co_assert(ctx, co_less(ctx, x, co_float(ctx, 100)),
+              ((changing *)user)->is_other ? "small" : "large");
+    return x;
+}
+
+static co_value *
+other_device(co_context *ctx, co_value *args, void *user)
+{
+    co_value *y = NULL;
+
+    CO_DEVICE(ctx, ((changing *)user)->is_other ? "/cpu:0" : "/cpu:1")
+        y = co_neg(ctx, co_at(ctx, args, 0));
+    return y;
+}
+
+static co_value *
+summing_step(co_context *ctx, co_value *args, void *user)
+{
+    return co_all_reduce(ctx, ((changing *)user)->is_other ? CO_REDUCE_MEAN : CO_REDUCE_SUM,
+                         co_at(ctx, args, 0));
+}
+
+static co_value *
+other_collective(co_context *ctx, co_value *args, void *user)
+{
+    return co_run(ctx, ((changing *)user)->strategy, summing_step, args, user);
+}
+
+static co_value *
+plain_step(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    return co_mul(ctx, co_at(ctx, args, 0), co_int(ctx, 1 + co_replica_id(ctx)));
+}
+
+static co_value *
+other_reduction(co_context *ctx, co_value *args, void *user)
+{
+    const changing *c = user;
+    co_value       *y = co_run(ctx, c->strategy, plain_step, args, NULL);
+
+    return co_reduce(ctx, c->strategy, c->is_other ? CO_REDUCE_MEAN : CO_REDUCE_SUM, y,
+                     CO_ALL_AXES);
+}
+
+static co_value *
+merged_mean(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    return co_reduce(ctx, strategy, ((changing *)user)->is_other ? CO_REDUCE_MEAN : CO_REDUCE_SUM,
+                     args, CO_ALL_AXES);
+}
+
+static co_value *
+merging_step(co_context *ctx, co_value *args, void *user)
+{
+    return co_merge_call(ctx, merged_mean, plain_step(ctx, args, NULL), user);
+}
+
+static co_value *
+other_merge(co_context *ctx, co_value *args, void *user)
+{
+    return co_run(ctx, ((changing *)user)->strategy, merging_step, args, user);
+}
+
+static co_value *
+changed_update(co_context *ctx, co_value *variable, co_value *args, void *user)
+{
+    return ((changing *)user)->is_other ? co_assign(ctx, variable, args)
+                                        : co_assign_add(ctx, variable, args);
+}
+
+static co_value *
+other_update(co_context *ctx, co_value *args, void *user)
+{
+    const changing *c = user;
+    co_value       *y = NULL;
+
+    CO_SCOPE(ctx, c->strategy)
+        y = co_update(ctx, c->strategy, c->v, changed_update, co_at(ctx, args, 0), user, NULL);
+    return y;
+}
+
+CO_TEST_WITH(a_check_finds_every_change_of_a_function, "FN-7", "cpus=2")
+{
+    static const changing all[] = {
+        { "another result", other_result, NULL, NULL, false },
+        { "another result", other_texts, NULL, NULL, false },
+        { "other attributes", other_verb, NULL, NULL, false },
+        { "other attributes", other_seed, NULL, NULL, false },
+        { "other attributes", other_tape, NULL, NULL, false },
+        { "other attributes", other_message, NULL, NULL, false },
+        { "another device", other_device, NULL, NULL, false },
+        { "'step' has other attributes", other_collective, NULL, NULL, false },
+        { "other attributes", other_reduction, NULL, NULL, false },
+        { "'merge function' has other attributes", other_merge, NULL, NULL, false },
+        { "'update function' has other attributes", other_update, NULL, NULL, false }
+    };
+    const char *const   devices[] = { "/cpu:0", "/cpu:1" };
+    co_strategy        *strategy = co_mirrored_strategy(ctx, devices, 2, NULL);
+    co_function_options options = CO_FUNCTION_OPTIONS_INIT;
+
+    options.check = true;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i) {
+        changing     c = all[i];
+        co_function *f = co_function_of(ctx, c.fn, &c, &options);
+        co_value    *args = co_args(ctx, vector(ctx, 1, 2));
+
+        c.strategy = strategy;
+        CO_SCOPE(ctx, strategy)
+            c.v = co_variable(ctx, vector(ctx, 0, 2), NULL);
+        for (int k = 0; k < 3; ++k)
+            CO_EXPECT_NOT_NULL(co_call(ctx, f, args));
+        CO_EXPECT_OK(ctx);
+        c.is_other = true;
+        CO_EXPECT_NULL(co_call(ctx, f, args));
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, c.error);
+    }
+}
+
 CO_TEST_WITH(a_setting_checks_all_functions, "FN-7", "check_functions=yes")
 {
     double       factor = 2;

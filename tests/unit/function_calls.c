@@ -825,3 +825,34 @@ CO_TEST_WITH(lists_of_tensors_are_operands_in_a_function, "FN-8", "cpus=2")
 {
     compare_places(ctx, NULL, listing, false);
 }
+
+/* --- want of memory --- */
+
+static co_value *
+many_sums(co_context *ctx, co_value *args, void *user)
+{
+    co_value *all[300];
+
+    (void)user;
+    for (int i = 0; i < 300; ++i)
+        all[i] = co_at(ctx, args, 0);
+    return co_all_reduce(ctx, CO_REDUCE_SUM, co_list(ctx, all, 300));
+}
+
+static bool
+reduces_many(co_context *ctx)
+{
+    co_function *f;
+    co_value    *sums;
+
+    if (ctx == NULL || (f = co_function_of(ctx, many_sums, NULL, NULL)) == NULL)
+        return false;
+    sums = co_call(ctx, f, co_args(ctx, floats(ctx, 1, 2)));
+    return sums != NULL && co_value_kind(sums) == CO_KIND_LIST && co_num_items(ctx, sums) == 300;
+}
+
+CO_TEST_BARE(want_of_memory_while_a_collective_is_captured_is_an_error, "FN-10")
+{
+    (void)ctx;
+    CO_EXPECT_SURVIVES_NO_MEMORY(NULL, reduces_many);
+}

@@ -109,6 +109,32 @@ CO_TEST(a_concrete_function_keeps_host_values_and_takes_other_variables, "FN-2 F
 }
 
 static co_value *
+values_of(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    return co_neg(ctx, co_slices_values(ctx, co_at(ctx, args, 0)));
+}
+
+CO_TEST(a_concrete_function_takes_slices_with_and_without_a_dense_shape, "FN-12 FN-8")
+{
+    const int64_t at[2] = { 3, 1 }, shape[2] = { 4, 1 };
+    co_value     *rows = co_reshape(ctx, floats(ctx, 1, 2), CO_SHAPE(2, 1));
+    co_value     *indices = co_tensor(ctx, CO_INT64, CO_SHAPE(2), at);
+    co_value     *open = co_slices(ctx, rows, indices, NULL);
+    co_value *whole = co_slices(ctx, rows, indices, co_tensor(ctx, CO_INT64, CO_SHAPE(2), shape));
+    co_value *both[2] = { open, whole };
+
+    for (int i = 0; i < 2; ++i) {
+        co_function *c = co_function_concrete(ctx, co_function_of(ctx, values_of, NULL, NULL),
+                                              co_args(ctx, both[i]));
+
+        expect_same(ctx, co_neg(ctx, rows), co_call(ctx, c, co_args(ctx, both[i])));
+        CO_EXPECT_NULL(co_call(ctx, c, co_args(ctx, both[1 - i])));
+        CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "dense_shape");
+    }
+}
+
+static co_value *
 call_concrete(co_context *ctx, co_value *args, void *user)
 {
     co_value *x = co_at(ctx, args, 0);
@@ -136,6 +162,35 @@ CO_TEST(a_concrete_function_is_called_in_functions_and_under_tapes, "FN-8 FN-12"
     co_call(ctx, outer, co_args(ctx, floats(ctx, 1, 4)));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 0");
     CO_EXPECT_INT(captures(ctx, f), 1);
+}
+
+static co_value *
+on_first_device(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 0), *y = NULL;
+
+    (void)user;
+    CO_DEVICE(ctx, "/cpu:0")
+        y = co_add(ctx, x, x);
+    return co_args(ctx, y, co_mul(ctx, x, x));
+}
+
+CO_TEST_WITH(a_concrete_function_computes_on_the_device_that_it_chose, "FN-12", "cpus=2")
+{
+    co_function *f = co_function_of(ctx, on_first_device, NULL, NULL);
+    co_function *c = co_function_concrete(ctx, f, co_args(ctx, spec(ctx, 3)));
+    co_value    *seen = NULL;
+    char         first[100] = "";
+
+    CO_DEVICE(ctx, "/cpu:0")
+        snprintf(first, sizeof(first), "%s", co_current_device(ctx));
+    for (int i = 0; i < 3; ++i)
+        CO_DEVICE(ctx, "/cpu:1") {
+            seen = co_call(ctx, c, co_args(ctx, floats(ctx, 1, 3)));
+            CO_REQUIRE(seen != NULL);
+            CO_EXPECT_STR(co_value_device(ctx, co_at(ctx, seen, 0)), first);
+            CO_EXPECT_STR(co_value_device(ctx, co_at(ctx, seen, 1)), co_current_device(ctx));
+        }
 }
 
 /* --- functions as arguments --- */
@@ -180,6 +235,33 @@ CO_TEST(a_function_is_an_argument_of_another, "FN-2")
     CO_EXPECT_NULL(co_function_value(ctx, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "function");
 }
+
+static co_value *
+half_of_second(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 1);
+
+    (void)user;
+    return co_args(ctx, co_mul(ctx, x, co_float(ctx, 0.5)), co_at(ctx, args, 0));
+}
+
+CO_TEST(a_function_that_is_given_itself_is_freed, "FN-2")
+{
+    co_function *f = co_function_of(ctx, half_of_second, NULL, NULL), *c;
+    co_value    *x = floats(ctx, 1, 3), *y = co_mul(ctx, x, co_float(ctx, 0.5)), *seen;
+
+    for (int i = 0; i < 2; ++i) {
+        seen = co_call(ctx, f, co_args(ctx, co_function_value(ctx, f), x));
+        expect_same(ctx, y, co_at(ctx, seen, 0));
+        CO_EXPECT_PTR(co_value_function(ctx, co_at(ctx, seen, 1)), f);
+    }
+    CO_EXPECT_INT(captures(ctx, f), 1);
+    c = co_function_concrete(ctx, f, co_args(ctx, co_function_value(ctx, f), x));
+    seen = co_call(ctx, c, co_args(ctx, co_function_value(ctx, f), x));
+    expect_same(ctx, y, co_at(ctx, seen, 0));
+    co_call(ctx, c, co_args(ctx, co_function_value(ctx, c), x));
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "captured with");
+} /* the end of the test finds what is left */
 
 /* --- signatures in steps --- */
 

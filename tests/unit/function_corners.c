@@ -315,3 +315,45 @@ CO_TEST(a_capture_that_fails_does_nothing_and_is_made_again, "FN-10 FN-13")
     expect_same(ctx, co_add(ctx, co_add(ctx, before, co_at(ctx, args, 0)), co_at(ctx, args, 0)),
                 co_variable_read(ctx, w.variables[0]));
 }
+
+/* --- many tapes --- */
+
+enum { NUM_TAPES = 20 };
+
+/* The sum of the gradients that each of the open tapes gives, persistent ones among them. */
+static co_value *
+gradients_of_many_tapes(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 0), *y, *sum = x;
+
+    (void)user;
+    for (int i = 0; i < NUM_TAPES; ++i) {
+        if (i % 3 == 1)
+            co_tape_begin_persistent(ctx);
+        else
+            co_tape_begin(ctx);
+        co_watch(ctx, x);
+    }
+    y = co_mul(ctx, x, x);
+    for (int i = NUM_TAPES - 1; i >= 0; --i) {
+        sum = co_add(ctx, sum, co_gradient(ctx, y, x));
+        if (i % 3 == 1)
+            co_tape_end(ctx);
+    }
+    return co_mul(ctx, sum, y);
+}
+
+CO_TEST(tapes_of_any_depth_have_a_plan, "FN-8")
+{
+    co_function      *f = co_function_of(ctx, gradients_of_many_tapes, NULL, NULL);
+    co_function_stats stats = CO_FUNCTION_STATS_INIT;
+
+    for (int i = 0; i < 3; ++i) {
+        co_value *args = co_args(ctx, floats(ctx, (float)i, 3));
+
+        expect_same(ctx, gradients_of_many_tapes(ctx, args, NULL), co_call(ctx, f, args));
+    }
+    co_function_get_stats(ctx, f, &stats);
+    CO_EXPECT_INT(stats.plans, 1);
+    CO_EXPECT_INT(stats.plan_runs, 3);
+}

@@ -233,6 +233,21 @@ CO_TEST(a_dataset_made_of_an_argument_ties_the_program_to_it, "FN-7")
     CO_EXPECT_INT(captures(ctx, f), 2);
 }
 
+/* As a concrete function has no other program, another dataset is refused. */
+CO_TEST(a_concrete_function_takes_no_other_dataset_than_the_one_it_is_tied_to, "FN-7 FN-12")
+{
+    co_function *f = co_function_of(ctx, sum_of_batches, NULL, NULL), *c;
+    co_value    *d = co_dataset_value(ctx, co_dataset_range(ctx, 0, 5, 1));
+    co_value    *e = co_dataset_value(ctx, co_dataset_range(ctx, 0, 4, 1));
+
+    c = co_function_concrete(ctx, f, co_args(ctx, d));
+    expect_sums(ctx, co_call(ctx, c, co_args(ctx, d)), 10, 3);
+    CO_EXPECT_NULL(co_call(ctx, c, co_args(ctx, e)));
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "dataset that was made of its argument");
+    c = co_function_concrete(ctx, co_function_of(ctx, sum_up, NULL, NULL), co_args(ctx, d));
+    expect_sums(ctx, co_call(ctx, c, co_args(ctx, e)), 6, 4); /* it is not tied */
+}
+
 static co_value *
 loop_over_rest(co_context *ctx, co_value *args, void *user)
 {
@@ -348,6 +363,61 @@ CO_TEST_WITH(a_loop_over_a_distributed_dataset_runs_steps, "FN-7 FN-9 DS-SPEC-3"
             co_item_int(ctx,
                         co_at(ctx, co_call(ctx, f, co_args(ctx, co_iterator_value(ctx, it))), 0)),
             30);
+        CO_EXPECT_OK(ctx);
+    }
+}
+
+static co_value *
+add_to_output(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
+{
+    co_value *sums = co_run(ctx, user, sum_step, co_args(ctx, inputs), NULL);
+
+    co_set_last_step_output(ctx, steps, "sum", CO_REDUCE_SUM, sums);
+    return NULL;
+}
+
+static co_value *
+two_steps_on(co_context *ctx, co_strategy *strategy, co_iterator *it)
+{
+    co_step_context *steps = co_run_steps_on_iterator(ctx, strategy, add_to_output, it, strategy, 2,
+                                                      NULL);
+
+    return steps != NULL ? co_get(ctx, co_last_step_outputs(ctx, steps), "sum") : NULL;
+}
+
+static co_value *
+steps_on_argument(co_context *ctx, co_value *args, void *user)
+{
+    return two_steps_on(ctx, user, co_value_iterator(ctx, co_at(ctx, args, 0)));
+}
+
+static co_value *
+steps_on_new_iterator(co_context *ctx, co_value *args, void *user)
+{
+    return two_steps_on(ctx, user, co_iterate(ctx, co_value_dataset(ctx, co_at(ctx, args, 0))));
+}
+
+CO_TEST_WITH(steps_in_a_function_read_the_iterator_of_each_call, "EXT-STEPS-1 FN-7", "cpus=2")
+{
+    for (int i = 1; i < NUM_PLACES; ++i) { /* the default strategy has none */
+        co_strategy *s = strategy_of_place(ctx, i);
+        co_function *f = co_function_of(ctx, steps_on_argument, s, NULL);
+        co_function *g = co_function_of(ctx, steps_on_new_iterator, s, NULL);
+        co_function *outer = co_function_of(ctx, call_inner, g, NULL);
+        co_dataset  *d = co_distribute_dataset(ctx, s, batches(ctx, 16, 4, true), NULL);
+        co_value    *a = co_iterator_value(ctx, co_iterate(ctx, d));
+        co_value    *b = co_iterator_value(ctx, co_iterate(ctx, d));
+
+        CO_EXPECT_INT(co_item_int(ctx, co_call(ctx, f, co_args(ctx, a))), 22); /* 4 + 5 + 6 + 7 */
+        CO_EXPECT_INT(co_item_int(ctx, co_call(ctx, f, co_args(ctx, b))), 22);
+        CO_EXPECT_INT(co_item_int(ctx, co_call(ctx, f, co_args(ctx, a))), 54);
+        CO_EXPECT_INT(captures(ctx, f), 1);
+        for (int k = 0; k < 2; ++k) {
+            co_value *args = co_args(ctx, co_dataset_value(ctx, d));
+
+            CO_EXPECT_INT(co_item_int(ctx, co_call(ctx, g, args)), 22);
+            CO_EXPECT_INT(co_item_int(ctx, co_call(ctx, outer, args)), 122);
+        }
         CO_EXPECT_OK(ctx);
     }
 }

@@ -21,9 +21,13 @@ typedef struct coi_capture {
     bool                has_created; /* one, or tried to without being allowed */
     struct co_graph    *graph;       /* that it adds to, itself or through a step of it (function/
                                       * graph.h); NULL: a function */
-    bool                is_graph;    /* of the graph itself, */
-    bool                is_part;     /* or of a step in it, */
-    struct coi_exports *exports;  /* which may give more than its result (strategy/graph_run.h) */
+    bool is_graph;                   /* it is the capture of the graph itself */
+    /* It is a step that is captured once, as a part of the graph or function around it: it may make
+     * variables, and is no nested call. */
+    bool is_part;
+    /* Of a step of co_run in a graph, which may give more than its result (strategy/graph_run.h);
+     * NULL: it may not. */
+    struct coi_exports *exports;
     bool                has_seed; /* of a graph: co_set_seed was called */
     uint64_t            seed;
     co_value           *after;      /* results of calls that the next ones come after; NULL: none */
