@@ -19,19 +19,21 @@
 
 /* Where a function is called: what user code may ask for while it is captured (CTX-7). */
 typedef struct call_place {
-    co_strategy    *strategy; /* a reference; NULL: the default one */
-    bool            cross, in_step;
-    int             replica, num_replicas, update_id;
-    coi_device_name device;
-    bool            is_plain; /* outside of strategies, or in a run that is no more than a call */
+    co_strategy     *strategy; /* a reference; NULL: the default one */
+    bool             cross, in_step;
+    int              replica, num_replicas, update_id;
+    bool             is_plain; /* outside of strategies, or in a run that is no more than a call */
+    const co_device *device;   /* the current one; NULL: not known, or not there */
+    const coi_device_name *device_id; /* its name; of the context that calls */
 } call_place;
 
 typedef struct captured {
-    coi_program *program; /* a reference */
-    co_value    *types;   /* of its arguments; a reference */
-    int          known;   /* coi_types_known of them */
-    call_place   place;
-    bool         is_free; /* no call of it depends on the strategy: all plain places share it */
+    coi_program    *program; /* a reference */
+    co_value       *types;   /* of its arguments; a reference */
+    int             known;   /* coi_types_known of them */
+    call_place      place;
+    coi_device_name device_id; /* of place */
+    bool            is_free; /* no call of it depends on the strategy: all plain places share it */
 } captured;
 
 struct co_function {
@@ -199,12 +201,25 @@ place_of(const co_context *ctx)
 
     bool is_default = mode->strategy == NULL && mode->step == NULL;
 
-    return (call_place){
-        mode->strategy,     mode->cross,
-        mode->step != NULL, mode->replica,
-        mode->num_replicas, mode->update_id,
-        ctx->device_id,     !mode->cross && mode->update_id < 0 && (is_default || mode->is_direct)
-    };
+    return (call_place){ .strategy = mode->strategy,
+                         .cross = mode->cross,
+                         .in_step = mode->step != NULL,
+                         .replica = mode->replica,
+                         .num_replicas = mode->num_replicas,
+                         .update_id = mode->update_id,
+                         .is_plain = !mode->cross && mode->update_id < 0 &&
+                                     (is_default || mode->is_direct),
+                         .device = ctx->device,
+                         .device_id = &ctx->device_id };
+}
+
+/* By name only where a device is not known. */
+static bool
+is_same_device(const captured *c, const call_place *place)
+{
+    return c->place.device != NULL && place->device != NULL
+               ? c->place.device == place->device
+               : coi_device_name_equal(&c->device_id, place->device_id);
 }
 
 static bool
@@ -212,15 +227,15 @@ is_same_place(const call_place *a, const call_place *b)
 {
     return a->strategy == b->strategy && a->cross == b->cross && a->in_step == b->in_step &&
            a->replica == b->replica && a->num_replicas == b->num_replicas &&
-           a->update_id == b->update_id && coi_device_name_equal(&a->device, &b->device);
+           a->update_id == b->update_id;
 }
 
 static bool
 serves_place(const captured *c, const call_place *place)
 {
-    if (c->is_free && c->place.is_plain && place->is_plain)
-        return coi_device_name_equal(&c->place.device, &place->device);
-    return is_same_place(&c->place, place);
+    return ((c->is_free && c->place.is_plain && place->is_plain) ||
+            is_same_place(&c->place, place)) &&
+           is_same_device(c, place);
 }
 
 /* The most specific program for arguments, and its types where `types` is not NULL: references, or
@@ -292,7 +307,8 @@ keep_program(co_context *ctx, co_function *function, const captured *c)
         coi_ref(c->types);
         if (c->place.strategy != NULL)
             coi_ref(c->place.strategy);
-        function->programs[function->num_programs++] = *c;
+        function->programs[function->num_programs] = *c;
+        function->programs[function->num_programs++].place.device_id = NULL; /* the caller's */
     }
     coi_lock_give(&function->lock);
     if (says)
@@ -432,10 +448,10 @@ capture(co_context *ctx, co_function *function, const call_place *place, co_valu
         return NULL;
     coi_log_line(&ctx->runtime->log, CO_LOG_INFO, "captured '%s': %zu calls", function->name,
                  program->num_steps);
-    return keep_program(ctx, function,
-                        &(captured){ program, types, coi_types_known(types), *place,
-                                     !coi_program_acts_on(program, CO_RESOURCE_REPLICAS |
-                                                                       CO_RESOURCE_WORKERS) });
+    return keep_program(
+        ctx, function,
+        &(captured){ program, types, coi_types_known(types), *place, *place->device_id,
+                     !coi_program_acts_on(program, CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS) });
 }
 
 /* The types of a new program: the signature, or those of the arguments. */
@@ -537,8 +553,8 @@ program_of_types(co_function *function, const call_place *place, co_value *types
     for (size_t i = 0; i < function->num_programs && program == NULL; ++i) {
         const captured *c = &function->programs[i];
 
-        if (is_same_place(&c->place, place) && coi_fits_types(c->types, types) &&
-            coi_fits_types(types, c->types))
+        if (is_same_place(&c->place, place) && is_same_device(c, place) &&
+            coi_fits_types(c->types, types) && coi_fits_types(types, c->types))
             program = c->program;
     }
     if (program != NULL)
@@ -643,6 +659,12 @@ check_tied(co_context *ctx, const co_function *function, const captured *c, co_v
     return false;
 }
 
+static void
+count_replay(co_function *function)
+{
+    atomic_fetch_add_explicit(&function->replays, 1, memory_order_relaxed);
+}
+
 static coi_program *
 program_to_call(co_context *ctx, co_function *function, co_value **args)
 {
@@ -659,31 +681,58 @@ program_to_call(co_context *ctx, co_function *function, co_value **args)
     return only->program;
 }
 
-static co_value *
-call(co_context *ctx, co_function *function, co_value *args)
+static bool
+is_known(const co_function *function)
 {
-    coi_program *program = program_to_call(ctx, function, &args);
-    co_value    *result;
-
-    if (program == NULL)
-        return NULL;
-    result = coi_in_graph(ctx) ? coi_graph_call(ctx, program, args) : replay(ctx, program, args);
-    atomic_fetch_add_explicit(&function->replays, 1, memory_order_relaxed);
-    coi_unref(&ctx->heap, program);
-    return result;
+    return function->signature == NULL && !function->check && !function->is_concrete;
 }
 
+/* The program of a call whose arguments fit an earlier one, which most do; NULL: look further. No
+ * code of the user runs here. */
+static coi_program *
+find_known(co_context *ctx, co_function *function, co_value *args)
+{
+    call_place   place;
+    coi_program *program;
+
+    if (!is_known(function) || args->kind != CO_KIND_TUPLE)
+        return NULL;
+    place = place_of(ctx);
+    program = find_program(function, &place, args, NULL);
+    if (program != NULL)
+        count_replay(function);
+    return program;
+}
+
+/* Any call. Capturing runs code of the user, which may release the function. */
+static coi_program *
+find_or_capture(co_context *ctx, co_function *function, co_value **args)
+{
+    coi_program *program;
+
+    coi_ref(function);
+    program = program_to_call(ctx, function, args);
+    if (program != NULL)
+        count_replay(function);
+    coi_unref(&ctx->heap, function);
+    return program;
+}
+
+/* From the program on, the function is not needed any more. */
 co_value *
 co_call(co_context *ctx, co_function *function, co_value *args)
 {
-    co_value *result;
+    coi_program *program;
+    co_value    *result;
 
     COI_ENTER(ctx, "call", NULL);
     if (!check_call(ctx, function, args))
         return NULL;
-    coi_ref(function); /* which its own code may release */
-    result = call(ctx, function, args);
-    coi_unref(&ctx->heap, function);
+    program = find_known(ctx, function, args);
+    if (program == NULL && (program = find_or_capture(ctx, function, &args)) == NULL)
+        return NULL;
+    result = coi_in_graph(ctx) ? coi_graph_call(ctx, program, args) : replay(ctx, program, args);
+    coi_unref(&ctx->heap, program);
     return result;
 }
 
@@ -772,7 +821,9 @@ concrete_of(co_context *ctx, const co_function *function, coi_program *program, 
 {
     co_function_options options = CO_FUNCTION_OPTIONS_INIT;
     co_function        *concrete;
-    captured            only = { program, types, coi_types_known(types), place_of(ctx), false };
+    captured            only = {
+                   program, types, coi_types_known(types), place_of(ctx), ctx->device_id, false
+    };
 
     if ((only.types = coi_tree_map(ctx, types, hold_function, NULL)) == NULL)
         return NULL;

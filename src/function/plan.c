@@ -143,6 +143,18 @@ is_shared_output(const coi_plan *plan, size_t i)
     return plan->values[value].source == COI_PLAN_CONSTANT;
 }
 
+/* Whether a result is what a kernel made, of which there is no other result. */
+static bool
+is_only_output(const coi_plan *plan, size_t i)
+{
+    uint32_t value = plan->outputs[i].value;
+
+    for (size_t k = 0; k < plan->num_outputs; ++k)
+        if (k != i && plan->values[plan->outputs[k].value].root == plan->values[value].root)
+            return false;
+    return plan->values[value].source == COI_PLAN_COMPUTED;
+}
+
 static bool
 find_bound(coi_plan *plan)
 {
@@ -164,6 +176,7 @@ find_bound(coi_plan *plan)
         if (is_bound(root))
             plan->outputs[i].bound = root->position;
         plan->outputs[i].is_shared = is_shared_output(plan, i);
+        plan->outputs[i].is_moved = is_only_output(plan, i);
     }
     return true;
 }
@@ -482,6 +495,10 @@ output_of(co_context *ctx, const coi_plan *plan, const coi_plan_output *output,
     const coi_plan_value *value = &plan->values[output->value];
     co_value             *base = base_of(plan, output, slots), *view;
 
+    if (output->is_moved) {
+        plan->tensors[output->bound] = NULL;
+        return base;
+    }
     if (value->source != COI_PLAN_VIEW && !output->is_shared) {
         coi_ref(base);
         return base;

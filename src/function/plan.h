@@ -79,6 +79,7 @@ typedef struct coi_plan_output {
     uint32_t  bound;  /* position of its root in plan->bound; UINT32_MAX: the root is a constant */
     co_value *tensor; /* at the end of a run: a reference */
     bool      is_shared; /* its root is a constant, or another result: it is a tensor of its own */
+    bool      is_moved;  /* the tensor of the run goes to the slot, and not a reference to it */
 } coi_plan_output;
 
 typedef struct coi_plan {

@@ -598,7 +598,7 @@ add_outputs(recording *r, const coi_region *region, co_value *const *slots)
             fail(r, "a result that no kernel made");
             return false;
         }
-        plan->outputs[i] = (coi_plan_output){ region->out[i], number, NONE, NULL, false };
+        plan->outputs[i] = (coi_plan_output){ region->out[i], number, NONE, NULL, false, false };
     }
     return true;
 }

@@ -481,6 +481,27 @@ run_steps(replay *r, const bool *is_needed)
     return make_calls(r, at, program->num_steps, NULL);
 }
 
+/* A reference to the result; of a single tensor that of its slot. */
+static co_value *
+take_result(replay *r, const bool *is_needed)
+{
+    co_value *pattern = r->program->result, *result, **slot;
+
+    if (is_needed == NULL && pattern->kind == CO_KIND_SYMBOLIC &&
+        pattern->u.symbol.program == r->program->serial) {
+        slot = &r->slots[pattern->u.symbol.slot];
+        result = *slot;
+        *slot = NULL;
+        return result;
+    }
+    result = is_needed == NULL
+                 ? value_of(r, pattern)
+                 : coi_program_value(r->ctx, r->program, r->slots, r->examples, pattern);
+    if (result != NULL)
+        coi_ref(result);
+    return result;
+}
+
 co_value *
 coi_program_replay(co_context *ctx, const coi_program *program, co_value *args)
 {
@@ -508,13 +529,8 @@ coi_program_replay_part(co_context *ctx, const coi_program *program, co_value *a
         r.examples[i] = -1;
     co_block_begin(ctx);
     coi_program_put_constants(program, r.slots);
-    if (ctx->error.code == CO_OK && bind(&r, program->args, args) && run_steps(&r, is_needed)) {
-        result = is_needed == NULL
-                     ? value_of(&r, program->result)
-                     : coi_program_value(ctx, program, r.slots, r.examples, program->result);
-        if (result != NULL)
-            coi_ref(result);
-    }
+    if (ctx->error.code == CO_OK && bind(&r, program->args, args) && run_steps(&r, is_needed))
+        result = take_result(&r, is_needed);
     replay_end(&r);
     if (r.examples != NULL)
         coi_small_free(&ctx->heap, r.examples, example_bytes);

@@ -129,6 +129,23 @@ coi_is_same_node(const co_value *a, const co_value *b)
            (!coi_is_structure(a) || same_keys(a, b));
 }
 
+/* Arguments are tuples, which have neither names nor missing items. */
+static bool
+pair_tuples(co_value *pattern, co_value *value, coi_pair_test fn, void *arg)
+{
+    size_t n = pattern->u.items.n;
+
+    if (value->u.items.n != n)
+        return false;
+    for (size_t i = 0; i < n; ++i) {
+        co_value *a = pattern->u.items.items[i], *b = value->u.items.items[i];
+
+        if (!(coi_is_tree(a) ? coi_tree_pair(a, b, fn, arg) : fn(a, b, arg)))
+            return false;
+    }
+    return true;
+}
+
 bool
 coi_tree_pair(co_value *pattern, co_value *value, coi_pair_test fn, void *arg)
 {
@@ -136,6 +153,8 @@ coi_tree_pair(co_value *pattern, co_value *value, coi_pair_test fn, void *arg)
 
     if (!coi_is_tree(pattern))
         return fn(pattern, value, arg);
+    if (pattern->kind == CO_KIND_TUPLE && value->kind == CO_KIND_TUPLE)
+        return pair_tuples(pattern, value, fn, arg);
     a = coi_tree_items(pattern);
     b = coi_tree_items(value);
     if (pattern->kind != value->kind || a.n != b.n ||

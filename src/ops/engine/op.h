@@ -242,8 +242,8 @@ typedef struct coi_op {
     /* Started by code of the library alone: the rule trusts its operands, or attributes are
      * pointers. */
     bool not_by_name;
-    /* Of recorded calls: whether two captures of one have the same attributes. An error in ctx tells
-     * what differs inside of them. NULL: whether their bytes are the same. */
+    /* Of recorded calls: whether two captures of one have the same attributes. An error in ctx
+     * tells what differs inside of them. NULL: whether their bytes are the same. */
     bool (*same_attrs)(co_context *ctx, const void *a, const void *b);
     /* Of an entry that captured functions hold as a call (call_recording.h): makes the call again.
      * A value of the block, or NULL with an error in ctx. */
