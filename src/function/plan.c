@@ -72,31 +72,95 @@ find_last_uses(coi_plan *plan)
     }
 }
 
+/* Whether a root can be computed where operand k of its kernel lies, which nothing uses after it.
+ */
+static bool
+can_overwrite(const coi_plan *plan, const coi_plan_value *out, uint32_t kernel,
+              const coi_fused_step *step, int k)
+{
+    uint32_t              operand = plan->operands[plan->kernels[kernel].values + step->order[k]];
+    const coi_plan_value *root = &plan->values[plan->values[operand].root];
+
+    return is_in_arena(root) && !step->in[k].is_one && root->last == kernel &&
+           coi_tensor_nbytes(&root->cell) == coi_tensor_nbytes(&out->cell);
+}
+
+/* Element-wise kernels read an element before they write the one in its place. */
+static void
+find_shared_places(coi_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->num_values; ++i)
+        plan->values[i].place = i;
+    for (uint32_t i = 0; i < plan->num_kernels; ++i) {
+        const coi_plan_kernel *kernel = &plan->kernels[i];
+        const uint32_t        *operands = plan->operands + kernel->values;
+        coi_plan_value        *out = &plan->values[operands[kernel->num_in]];
+        coi_fused_step         step;
+
+        if (kernel->is_dead || !is_in_arena(out) || !coi_fused_step_of(&plan->calls[i], &step))
+            continue;
+        for (int k = 0; k < kernel->num_in; ++k)
+            if (can_overwrite(plan, out, i, &step, k)) {
+                const coi_plan_value *from = &plan->values[operands[step.order[k]]];
+
+                out->place = plan->values[from->root].place;
+                break;
+            }
+    }
+}
+
+/* The blocks of memory that roots need: one for all that share a place. How many there are. */
+static size_t
+find_blocks(const coi_plan *plan, coi_plan_block *blocks, uint32_t *block_of)
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < plan->num_values; ++i) {
+        const coi_plan_value *value = &plan->values[i];
+        uint32_t              last;
+
+        if (!is_in_arena(value) || plan->kernels[value->first].is_dead)
+            continue;
+        /* A chain is one step: nothing else that it makes takes the place of what it uses. */
+        last = plan->kernels[value->last].last;
+        if (value->place != i) {
+            coi_plan_block *block = &blocks[block_of[value->place]];
+
+            block->last = block->last > last ? block->last : last;
+            continue;
+        }
+        block_of[i] = (uint32_t)n;
+        blocks[n++] = (coi_plan_block){ coi_tensor_nbytes(&value->cell), 0,
+                                        plan->kernels[value->first].first, last, i };
+    }
+    return n;
+}
+
 /* A place in the arena for what kernels make and the region drops. */
 static bool
 place_values(coi_plan *plan)
 {
-    size_t          n = 0, nbytes = (plan->num_values + 1) * sizeof(coi_plan_block);
+    size_t          most = plan->num_values + 1, nbytes = most * sizeof(coi_plan_block), n;
     coi_plan_block *blocks = coi_alloc(plan->memory, nbytes);
+    uint32_t       *block_of = coi_alloc(plan->memory, most * sizeof(*block_of));
 
-    if (blocks == NULL)
-        return false;
+    plan->arena_bytes = SIZE_MAX;
+    if (blocks != NULL && block_of != NULL) {
+        find_shared_places(plan);
+        n = find_blocks(plan, blocks, block_of);
+        plan->arena_bytes = coi_plan_place(plan->memory, blocks, n, plan->num_kernels);
+        for (size_t i = 0; plan->arena_bytes != SIZE_MAX && i < n; ++i)
+            plan->values[blocks[i].value].offset = blocks[i].offset;
+    }
+    coi_free(plan->memory, blocks, nbytes);
+    coi_free(plan->memory, block_of, most * sizeof(*block_of));
     for (size_t i = 0; i < plan->num_values; ++i) {
-        const coi_plan_value *value = &plan->values[i];
+        coi_plan_value *value = &plan->values[i];
 
+        value->offset = plan->values[value->place].offset;
         if (value->source == COI_PLAN_COMPUTED && !value->is_output)
             plan->temporary_bytes += coi_tensor_nbytes(&value->cell);
-        if (!is_in_arena(value) || plan->kernels[value->first].is_dead)
-            continue;
-        /* A chain is one step: nothing that it makes takes the place of what it uses. */
-        blocks[n++] = (coi_plan_block){ coi_tensor_nbytes(&value->cell), 0,
-                                        plan->kernels[value->first].first,
-                                        plan->kernels[value->last].last, (uint32_t)i };
     }
-    plan->arena_bytes = coi_plan_place(plan->memory, blocks, n, plan->num_kernels);
-    for (size_t i = 0; plan->arena_bytes != SIZE_MAX && i < n; ++i)
-        plan->values[blocks[i].value].offset = blocks[i].offset;
-    coi_free(plan->memory, blocks, nbytes);
     if (plan->arena_bytes <= SMALL_ARENA)
         plan->small_arena = coi_alloc(plan->memory, plan->arena_bytes);
     return plan->arena_bytes != SIZE_MAX &&

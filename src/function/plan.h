@@ -42,6 +42,7 @@ typedef struct coi_plan_value {
     uint32_t first, last; /* of roots that are computed: the kernels that make it and use it last */
     bool     is_in_tile;  /* used in one chain alone: it needs no memory */
     co_value *held;       /* a reference to the tensor or variable; NULL: neither */
+    uint32_t  place;      /* of roots in the arena: the one whose memory it has, mostly its own */
     size_t    offset;     /* of roots: in the arena */
     size_t    view_offset; /* bytes from the data of its root */
     int64_t   row_stride;  /* of strided views, in elements; 0: dense */
