@@ -72,20 +72,25 @@ find_last_uses(coi_plan *plan)
     }
 }
 
-/* Whether a root can be computed where operand k of its kernel lies, which nothing uses after it.
- */
-static bool
-can_overwrite(const coi_plan *plan, const coi_plan_value *out, uint32_t kernel,
-              const coi_fused_step *step, int k)
+/* The root that kernel i can write its result over, because nothing uses it after that; NONE. */
+static uint32_t
+find_overwritten(const coi_plan *plan, uint32_t i)
 {
-    uint32_t              operand = plan->operands[plan->kernels[kernel].values + step->order[k]];
-    const coi_plan_value *root = &plan->values[plan->values[operand].root];
+    const coi_plan_kernel *kernel = &plan->kernels[i];
+    const uint32_t        *operands = plan->operands + kernel->values;
+    uint32_t               root;
+    int                    operand;
 
-    return is_in_arena(root) && !step->in[k].is_one && root->last == kernel &&
-           coi_tensor_nbytes(&root->cell) == coi_tensor_nbytes(&out->cell);
+    if (kernel->is_dead || kernel->first != kernel->last ||
+        !is_in_arena(&plan->values[operands[kernel->num_in]]))
+        return NONE;
+    operand = coi_binary_overwrites(&plan->calls[i]);
+    if (operand < 0)
+        return NONE;
+    root = plan->values[operands[operand]].root;
+    return is_in_arena(&plan->values[root]) && plan->values[root].last == i ? root : NONE;
 }
 
-/* Element-wise kernels read an element before they write the one in its place. */
 static void
 find_shared_places(coi_plan *plan)
 {
@@ -93,19 +98,11 @@ find_shared_places(coi_plan *plan)
         plan->values[i].place = i;
     for (uint32_t i = 0; i < plan->num_kernels; ++i) {
         const coi_plan_kernel *kernel = &plan->kernels[i];
-        const uint32_t        *operands = plan->operands + kernel->values;
-        coi_plan_value        *out = &plan->values[operands[kernel->num_in]];
-        coi_fused_step         step;
+        uint32_t               from = find_overwritten(plan, i);
 
-        if (kernel->is_dead || !is_in_arena(out) || !coi_fused_step_of(&plan->calls[i], &step))
-            continue;
-        for (int k = 0; k < kernel->num_in; ++k)
-            if (can_overwrite(plan, out, i, &step, k)) {
-                const coi_plan_value *from = &plan->values[operands[step.order[k]]];
-
-                out->place = plan->values[from->root].place;
-                break;
-            }
+        if (from != NONE)
+            plan->values[plan->operands[kernel->values + kernel->num_in]].place =
+                plan->values[from].place;
     }
 }
 

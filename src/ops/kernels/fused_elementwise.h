@@ -47,5 +47,7 @@ void coi_fused_run(const coi_fused *fused, const co_device *device);
 /* unary_kernels.c, binary_kernels.c: the same for one operator. */
 bool coi_unary_step_of(const coi_call *call, coi_unary_kind kind, coi_fused_step *step);
 bool coi_binary_step_of(const coi_call *call, coi_fused_step *step);
+/* binary_kernels.c: the operand that a kernel may write its result over; -1: none. */
+int coi_binary_overwrites(const coi_call *call);
 
 #endif

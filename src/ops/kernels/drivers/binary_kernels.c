@@ -116,7 +116,7 @@ finish_chunk(const binary_job *job)
 static void
 span(const binary_job *job, char *out, const char *x, const char *y, int64_t n, coi_pairing pairing)
 {
-    if (job->is_direct && out == y)
+    if (job->is_direct && out == y && pairing == COI_PAIR_BOTH)
         span_onto(job, out, x, n);
     else if (job->streams)
         stream_span(job, out, x, y, n, pairing);
@@ -326,6 +326,19 @@ coi_binary_step_of(const coi_call *call, coi_fused_step *step)
                               .out.size = coi_dtypes[out->dtype].size,
                               .order = { (uint8_t)swapped, (uint8_t)(1 - swapped) } };
     return true;
+}
+
+/* The second operand of a loop, where it is large enough to be taken block by block (span_onto). */
+int
+coi_binary_overwrites(const coi_call *call)
+{
+    coi_fused_step step;
+
+    return call->op->run == coi_binary_run && coi_binary_step_of(call, &step) &&
+                   step.pairing == COI_PAIR_BOTH && step.in[1].size == step.out.size &&
+                   call->out[0]->u.tensor.num_elements > COI_PARALLEL_ELEMENTS
+               ? step.order[1]
+               : -1;
 }
 
 /* A few floats, as often as not a single one, are worth a way of their own: the preparations would
