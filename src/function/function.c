@@ -37,23 +37,21 @@ typedef struct captured {
 } captured;
 
 struct co_function {
-    coi_object   object;
-    coi_memory  *memory;
-    co_fn        fn;
-    co_merge_fn  merge;  /* instead of fn: takes the strategy, and one argument */
-    co_update_fn update; /* instead of fn: takes a variable, and one argument */
-    co_fn        plain;  /* instead of fn: takes one argument that is no tuple of them */
-    void        *user;
-    char        *name;
-    size_t       name_size;
-    co_value    *signature; /* a reference; NULL: none */
-    bool         relax_shapes, check;
-    size_t       max_programs;
-    bool         is_concrete; /* it has one program, for arguments of its types alone */
-    coi_lock     lock;        /* of what follows */
-    captured    *programs;    /* oldest first */
-    size_t       num_programs, cap_programs;
-    bool         said_limit;
+    coi_object  object;
+    coi_memory *memory;
+    co_fn       fn;
+    void       *user;
+    void       *closure; /* a reference to `user` where that is an object; NULL: it is not */
+    char       *name;
+    size_t      name_size;
+    co_value   *signature; /* a reference; NULL: none */
+    bool        relax_shapes, check;
+    size_t      max_programs;
+    bool        is_concrete; /* it has one program, for arguments of its types alone */
+    coi_lock    lock;        /* of what follows */
+    captured   *programs;    /* oldest first */
+    size_t      num_programs, cap_programs;
+    bool        said_limit;
     bool makes_no_variables; /* it is a step of a later capture, or tried to make some in one */
     atomic_llong captures, replays;
 };
@@ -77,6 +75,7 @@ destroy(coi_heap *heap, void *object)
              function->cap_programs * sizeof(*function->programs));
     coi_free(function->memory, function->name, function->name_size);
     coi_unref(heap, function->signature);
+    coi_unref(heap, function->closure);
     coi_object_free(heap, function, sizeof(*function));
 }
 
@@ -137,40 +136,6 @@ co_function_of(co_context *ctx, co_fn fn, void *user, const co_function_options 
     return NULL;
 }
 
-static co_value *
-call_merge(co_context *ctx, co_value *args, void *user)
-{
-    const co_function *function = user;
-
-    return function->merge(ctx, co_get_strategy(ctx), args->u.items.items[0], function->user);
-}
-
-static co_value *
-call_update(co_context *ctx, co_value *args, void *user)
-{
-    const co_function *function = user;
-    co_value *const   *items = args->u.items.items;
-
-    return function->update != NULL ? function->update(ctx, items[0], items[1], function->user)
-                                    : function->plain(ctx, items[0], function->user);
-}
-
-co_function *
-coi_function_of_update(co_context *ctx, co_update_fn fn, co_fn plain, void *user)
-{
-    co_function_options options = CO_FUNCTION_OPTIONS_INIT;
-    co_function        *function;
-
-    options.name = "update function";
-    function = co_function_of(ctx, call_update, user, &options);
-    if (function != NULL) {
-        function->update = fn;
-        function->plain = plain;
-        coi_function_inherit(ctx, function);
-    }
-    return function;
-}
-
 void
 coi_function_inherit(const co_context *ctx, co_function *function)
 {
@@ -178,15 +143,16 @@ coi_function_inherit(const co_context *ctx, co_function *function)
 }
 
 co_function *
-coi_function_of_merge(co_context *ctx, co_merge_fn fn, void *user)
+coi_function_of_closure(co_context *ctx, co_fn fn, void *closure, const char *name)
 {
     co_function_options options = CO_FUNCTION_OPTIONS_INIT;
     co_function        *function;
 
-    options.name = "merge function";
-    function = co_function_of(ctx, call_merge, user, &options);
+    options.name = name;
+    function = co_function_of(ctx, fn, closure, &options);
     if (function != NULL) {
-        function->merge = fn;
+        coi_ref(closure);
+        function->closure = closure;
         coi_function_inherit(ctx, function);
     }
     return function;
@@ -370,12 +336,6 @@ is_first_capture(co_function *function, const call_place *place)
     return is_first;
 }
 
-static bool
-is_wrapped(const co_function *function)
-{
-    return function->merge != NULL || function->update != NULL || function->plain != NULL;
-}
-
 /* A new program for these types, which nobody keeps yet: a reference, or NULL with an error. */
 static coi_program *
 capture_types(co_context *ctx, co_function *function, co_value *types, bool is_first,
@@ -390,9 +350,8 @@ capture_types(co_context *ctx, co_function *function, co_value *types, bool is_f
         return NULL;
     }
     atomic_fetch_add_explicit(&function->captures, 1, memory_order_relaxed);
-    return coi_capture_program(ctx, program, function->name, function->fn,
-                               is_wrapped(function) ? function : function->user, args, is_first,
-                               makes_variables);
+    return coi_capture_program(ctx, program, function->name, function->fn, function->user, args,
+                               is_first, makes_variables);
 }
 
 /* It tried to make a variable in a later capture than the first, so it is not what it was: what was

@@ -6,7 +6,6 @@
 #ifndef COI_FUNCTION_FUNCTION_H
 #define COI_FUNCTION_FUNCTION_H
 
-#include <cohort/extended.h>
 #include <cohort/function.h>
 
 #include "function/program.h"
@@ -55,11 +54,9 @@ void              coi_capture_resume(co_context *ctx, const coi_capture_pause *p
 /* From now on calls of ctx, which captures nothing, are recorded. */
 void coi_capture_enter(co_context *ctx, coi_capture *capture);
 
-/* function.c. A merge function as a captured function of one argument. */
-co_function *coi_function_of_merge(co_context *ctx, co_merge_fn fn, void *user);
-/* The function of co_update, or with `plain` of co_update_non_slot: of a variable and one argument,
- * or of one argument. */
-co_function *coi_function_of_update(co_context *ctx, co_update_fn fn, co_fn plain, void *user);
+/* function.c. The same as co_function_of for a part of the function that ctx captures; `closure` is
+ * an object, to which the function holds a reference. */
+co_function *coi_function_of_closure(co_context *ctx, co_fn fn, void *closure, const char *name);
 /* A function as a value, of the block; NULL with an error. What a function itself keeps `borrows`
  * it: a reference would keep it alive for ever. */
 co_value *coi_function_as_value(co_context *ctx, co_function *function, bool borrows);

@@ -256,6 +256,47 @@ drop_merge(coi_heap *heap, void *attrs)
     coi_unref(heap, ((merge_attrs *)attrs)->merge);
 }
 
+/* A merge function as one of a single argument. */
+typedef struct merge_closure {
+    coi_object  object;
+    co_merge_fn fn;
+    void       *user;
+} merge_closure;
+
+static void
+destroy_closure(coi_heap *heap, void *object)
+{
+    coi_object_free(heap, object, sizeof(merge_closure));
+}
+
+static const coi_class closure_class = { "merge function", destroy_closure, NULL };
+
+static co_value *
+call_closure(co_context *ctx, co_value *args, void *closure)
+{
+    const merge_closure *c = closure;
+
+    return c->fn(ctx, co_get_strategy(ctx), args->u.items.items[0], c->user);
+}
+
+/* A value of the block, or NULL with an error. */
+static co_function *
+function_of_merge(co_context *ctx, co_merge_fn fn, void *user)
+{
+    merge_closure *closure = coi_object_new(&ctx->heap, &closure_class, sizeof(*closure));
+    co_function   *function;
+
+    if (closure == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to capture a merge function");
+        return NULL;
+    }
+    closure->fn = fn;
+    closure->user = user;
+    function = coi_function_of_closure(ctx, call_closure, closure, "merge function");
+    coi_unref(&ctx->heap, closure);
+    return function;
+}
+
 static co_value *
 call_captured(co_context *ctx, co_strategy *strategy, co_value *args, void *merge)
 {
@@ -356,7 +397,7 @@ capture_merge(co_context *ctx, co_merge_fn fn, co_value *args, void *user)
                  "condition or loop; call it in the step itself");
         return NULL;
     }
-    attrs.merge = coi_function_of_merge(ctx, fn, user);
+    attrs.merge = function_of_merge(ctx, fn, user);
     return attrs.merge != NULL ? coi_record_call(ctx, &coi_op_merge_captured, &attrs, &args, 1,
                                                  merge_type(ctx, attrs.merge, args))
                                : NULL;

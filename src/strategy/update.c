@@ -229,6 +229,52 @@ call_captured(co_context *ctx, co_value *variable, co_value *args, void *functio
     return co_call(ctx, function, co_args(ctx, variable, args));
 }
 
+/* The function of co_update as one of a variable and an argument, that of co_update_non_slot as one
+ * of a single argument. */
+typedef struct update_closure {
+    coi_object   object;
+    co_update_fn fn;
+    co_fn        plain; /* instead of fn */
+    void        *user;
+} update_closure;
+
+static void
+destroy_closure(coi_heap *heap, void *object)
+{
+    coi_object_free(heap, object, sizeof(update_closure));
+}
+
+static const coi_class closure_class = { "update function", destroy_closure, NULL };
+
+static co_value *
+call_closure(co_context *ctx, co_value *args, void *closure)
+{
+    const update_closure *c = closure;
+    co_value *const      *items = args->u.items.items;
+
+    return c->fn != NULL ? c->fn(ctx, items[0], items[1], c->user)
+                         : c->plain(ctx, items[0], c->user);
+}
+
+/* A value of the block, or NULL with an error. */
+static co_function *
+function_of_update(co_context *ctx, const updating *u)
+{
+    update_closure *closure = coi_object_new(&ctx->heap, &closure_class, sizeof(*closure));
+    co_function    *function;
+
+    if (closure == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to capture an update function");
+        return NULL;
+    }
+    closure->fn = u->fn;
+    closure->plain = u->plain;
+    closure->user = u->user;
+    function = coi_function_of_closure(ctx, call_closure, closure, "update function");
+    coi_unref(&ctx->heap, closure);
+    return function;
+}
+
 static co_value *
 call_captured_plain(co_context *ctx, co_value *args, void *function)
 {
@@ -320,7 +366,7 @@ capture_update(co_context *ctx, co_strategy *strategy, const updating *u, co_val
     const char  *call = ctx->call;
     co_value    *type;
 
-    attrs.function = coi_function_of_update(ctx, u->fn, u->plain, u->user);
+    attrs.function = function_of_update(ctx, u);
     if (attrs.function == NULL)
         return NULL;
     types.fn = u->fn != NULL ? type_of_update : NULL;

@@ -856,3 +856,42 @@ CO_TEST_BARE(want_of_memory_while_a_collective_is_captured_is_an_error, "FN-10")
     (void)ctx;
     CO_EXPECT_SURVIVES_NO_MEMORY(NULL, reduces_many);
 }
+
+static co_value *
+doubles(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)strategy;
+    (void)user;
+    return co_add(ctx, args, args);
+}
+
+static co_value *
+adds(co_context *ctx, co_value *variable, co_value *args, void *user)
+{
+    (void)user;
+    return co_assign_add(ctx, variable, args);
+}
+
+static co_value *
+merge_and_update(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_merge_call(ctx, doubles, co_at(ctx, args, 0), NULL);
+
+    return x != NULL ? co_update(ctx, co_get_strategy(ctx), user, adds, x, NULL, NULL) : NULL;
+}
+
+static bool
+merges_and_updates(co_context *ctx)
+{
+    co_value    *v = ctx != NULL ? co_variable(ctx, floats(ctx, 0, 2), NULL) : NULL;
+    co_function *f = v != NULL ? co_function_of(ctx, merge_and_update, v, NULL) : NULL;
+
+    return f != NULL && co_call(ctx, f, co_args(ctx, floats(ctx, 1, 2))) != NULL &&
+           co_call(ctx, f, co_args(ctx, floats(ctx, 1, 2))) != NULL && co_error(ctx)->code == CO_OK;
+}
+
+CO_TEST_BARE(want_of_memory_for_captured_merges_and_updates_is_an_error, "FN-10")
+{
+    (void)ctx;
+    CO_EXPECT_SURVIVES_NO_MEMORY(NULL, merges_and_updates);
+}
