@@ -162,6 +162,11 @@ CO_API co_code co_function_get_stats(co_context *ctx, const co_function *functio
  */
 CO_API size_t co_function_print(co_context *ctx, co_function *function, char *out,
                                 size_t capacity);
+/**
+ * The same program as a picture, in the language of Graphviz: `dot -Tsvg` draws it. Calls are boxes,
+ * variables are cylinders, arguments and the result are ellipses.
+ */
+CO_API size_t co_function_dot(co_context *ctx, co_function *function, char *out, size_t capacity);
 
 CO_EXTERN_C_END
 

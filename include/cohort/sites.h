@@ -168,6 +168,7 @@
 #define co_from_dlpack(ctx, ...) co_from_dlpack(CO_HERE(ctx), __VA_ARGS__)
 #define co_function_arg_specs(ctx, ...) co_function_arg_specs(CO_HERE(ctx), __VA_ARGS__)
 #define co_function_concrete(ctx, ...) co_function_concrete(CO_HERE(ctx), __VA_ARGS__)
+#define co_function_dot(ctx, ...) co_function_dot(CO_HERE(ctx), __VA_ARGS__)
 #define co_function_get_stats(ctx, ...) co_function_get_stats(CO_HERE(ctx), __VA_ARGS__)
 #define co_function_of(ctx, ...) co_function_of(CO_HERE(ctx), __VA_ARGS__)
 #define co_function_print(ctx, ...) co_function_print(CO_HERE(ctx), __VA_ARGS__)

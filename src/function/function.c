@@ -922,27 +922,57 @@ co_function_get_stats(co_context *ctx, const co_function *function, co_function_
     return CO_OK;
 }
 
-size_t
-co_function_print(co_context *ctx, co_function *function, char *out, size_t capacity)
+/* The program that was captured last: a reference, or NULL. */
+static coi_program *
+last_program(co_function *function)
 {
     coi_program *program = NULL;
-    size_t       length = 0;
 
-    if (out == NULL)
-        capacity = 0;
-    if (capacity > 0)
-        out[0] = '\0';
-    COI_ENTER(ctx, "function_print", 0);
-    if (!coi_check_object(ctx, function, &function_class, 2, "function"))
-        return 0;
     coi_lock_take(&function->lock);
     if (function->num_programs > 0) {
         program = function->programs[function->num_programs - 1].program;
         coi_ref(program);
     }
     coi_lock_give(&function->lock);
+    return program;
+}
+
+typedef size_t (*program_text_fn)(co_context *ctx, const coi_program *program, char *out,
+                                  size_t capacity);
+
+static size_t
+write_text(co_context *ctx, co_function *function, program_text_fn fn, char *out, size_t capacity)
+{
+    coi_program *program;
+    size_t       length = 0;
+
+    if (!coi_check_object(ctx, function, &function_class, 2, "function"))
+        return 0;
+    program = last_program(function);
     if (program != NULL)
-        length = coi_program_print(ctx, program, out, capacity);
+        length = fn(ctx, program, out, capacity);
     coi_unref(&ctx->heap, program);
     return length;
+}
+
+size_t
+co_function_print(co_context *ctx, co_function *function, char *out, size_t capacity)
+{
+    if (out == NULL)
+        capacity = 0;
+    if (capacity > 0)
+        out[0] = '\0';
+    COI_ENTER(ctx, "function_print", 0);
+    return write_text(ctx, function, coi_program_print, out, capacity);
+}
+
+size_t
+co_function_dot(co_context *ctx, co_function *function, char *out, size_t capacity)
+{
+    if (out == NULL)
+        capacity = 0;
+    if (capacity > 0)
+        out[0] = '\0';
+    COI_ENTER(ctx, "function_dot", 0);
+    return write_text(ctx, function, coi_program_dot, out, capacity);
 }

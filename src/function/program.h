@@ -116,7 +116,8 @@ co_value *coi_program_replay_part(co_context *ctx, const coi_program *program, c
 /* Whether there is a per-replica value in it whose examples each run brings. */
 bool coi_has_examples(const co_value *value);
 
-/* print.c. The text of co_function_print. */
+/* print.c, dot.c. The texts of co_function_print and co_function_dot. */
 size_t coi_program_print(co_context *ctx, const coi_program *program, char *out, size_t capacity);
+size_t coi_program_dot(co_context *ctx, const coi_program *program, char *out, size_t capacity);
 
 #endif

@@ -338,6 +338,42 @@ CO_TEST(a_function_inside_another_is_part_of_its_program, "FN-1")
     CO_EXPECT_OK(ctx);
 }
 
+static co_value *
+scaled(co_context *ctx, co_value *args, void *variable)
+{
+    const int64_t n = 3;
+
+    return co_mul(ctx, co_add(ctx, co_at(ctx, args, 0), co_fill(ctx, &n, 1, co_float(ctx, 2))),
+                  variable);
+}
+
+CO_TEST(a_program_is_a_picture_for_graphviz, "")
+{
+    co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+    co_function        *f;
+    char                text[2000], few[10];
+    size_t              length;
+
+    options.name = "a \"name\" \\";
+    f = co_function_of(ctx, scaled, co_variable(ctx, vector(ctx, 2, 3), &options), NULL);
+    CO_EXPECT_INT(co_function_dot(ctx, f, text, sizeof(text)), 0);
+    co_call(ctx, f, co_args(ctx, vector(ctx, 2, 3)));
+    length = co_function_dot(ctx, f, text, sizeof(text));
+    CO_EXPECT_INT(length, strlen(text));
+    CO_EXPECT_CONTAINS(text, "digraph function {\n");
+    CO_EXPECT_CONTAINS(text, "  a0 [shape=ellipse, label=\"argument 0\\nfloat32 [3]\"];\n");
+    CO_EXPECT_CONTAINS(text, "[shape=cylinder, label=\"a \\\"name\\\" \\\\\"];\n");
+    CO_EXPECT_CONTAINS(text, "  a0 -> c1;\n");
+    CO_EXPECT_CONTAINS(text, "  c1 -> c2;\n");
+    CO_EXPECT_CONTAINS(text, "  c2 -> result;\n}\n");
+    CO_EXPECT_INT(co_function_dot(ctx, f, few, sizeof(few)), length);
+    CO_EXPECT_STR(few, "digraph f");
+    CO_EXPECT_INT(co_function_dot(ctx, f, NULL, 100), length);
+    CO_EXPECT_OK(ctx);
+    co_function_dot(ctx, NULL, text, sizeof(text));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "function");
+}
+
 /* Keeps its argument for later. */
 static co_value *
 leak_argument(co_context *ctx, co_value *args, void *user)
