@@ -536,19 +536,16 @@ step_of(co_context *ctx, const co_graph *graph, const co_value *value, int posit
 static bool
 depends_on(const co_graph *graph, const co_value *before, const coi_program_step *step)
 {
-    const coi_program *program = graph->program;
-    size_t             num_slots = program->num_slots + 1, num_steps = program->num_steps + 1;
-    bool              *wanted = coi_calloc(graph->memory, num_slots),
-         *is_needed = coi_calloc(graph->memory, num_steps);
-    bool depends = true;
+    coi_needs needs;
+    bool      depends = true;
 
-    if (wanted != NULL && is_needed != NULL) {
-        coi_want_all(program, before, wanted);
-        coi_find_needed(program, program->num_steps, wanted, NULL, graph->has_later, is_needed);
-        depends = is_needed[step - program->steps];
+    if (coi_needs_open(&needs, graph->program)) {
+        needs.has_later = graph->has_later;
+        needs.is_whole = true; /* a step runs at one time, whatever is fetched of it */
+        coi_want_all(&needs, before);
+        depends = !coi_needs_find(&needs) || needs.is_needed[step - graph->program->steps];
     }
-    coi_free(graph->memory, wanted, num_slots);
-    coi_free(graph->memory, is_needed, num_steps);
+    coi_needs_close(&needs);
     return depends;
 }
 

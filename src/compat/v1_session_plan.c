@@ -81,28 +81,24 @@ destroy(coi_heap *heap, void *object)
 
 static const coi_class plan_class = { "plan of a session", destroy, NULL };
 
-/* What is needed while one is made, by slot and by step of the graph. */
+/* What is known while one is made. */
 typedef struct making {
     const co_graph *graph;
-    bool           *wanted, *given;
-    bool           *is_needed, *is_placed;
-    uint32_t       *last; /* the step of the plan that uses a slot last */
-    size_t          num_slots, num_steps;
+    coi_needs       needs;
+    bool           *is_placed; /* by step of the graph */
+    uint32_t       *last;      /* the step of the plan that uses a slot last */
 } making;
 
 static bool
 making_open(making *m, const co_graph *graph)
 {
     m->graph = graph;
-    m->num_slots = graph->program->num_slots;
-    m->num_steps = graph->program->num_steps;
-    m->wanted = coi_calloc(graph->memory, m->num_slots + 1);
-    m->given = coi_calloc(graph->memory, m->num_slots + 1);
-    m->is_needed = coi_calloc(graph->memory, m->num_steps + 1);
-    m->is_placed = coi_calloc(graph->memory, m->num_steps + 1);
-    m->last = coi_calloc(graph->memory, (m->num_slots + 1) * sizeof(*m->last));
-    return m->wanted != NULL && m->given != NULL && m->is_needed != NULL && m->is_placed != NULL &&
-           m->last != NULL;
+    if (!coi_needs_open(&m->needs, graph->program))
+        return false;
+    m->needs.has_later = graph->has_later;
+    m->is_placed = coi_calloc(graph->memory, m->needs.num_steps + 1);
+    m->last = coi_calloc(graph->memory, (m->needs.num_slots + 1) * sizeof(*m->last));
+    return m->is_placed != NULL && m->last != NULL;
 }
 
 static void
@@ -110,11 +106,9 @@ making_close(making *m)
 {
     coi_memory *memory = m->graph->memory;
 
-    coi_free(memory, m->wanted, m->num_slots + 1);
-    coi_free(memory, m->given, m->num_slots + 1);
-    coi_free(memory, m->is_needed, m->num_steps + 1);
-    coi_free(memory, m->is_placed, m->num_steps + 1);
-    coi_free(memory, m->last, (m->num_slots + 1) * sizeof(*m->last));
+    coi_free(memory, m->is_placed, m->needs.num_steps + 1);
+    coi_free(memory, m->last, (m->needs.num_slots + 1) * sizeof(*m->last));
+    coi_needs_close(&m->needs);
 }
 
 /* Whether what a step comes after is there: all steps before it that make its operands, and those
@@ -132,10 +126,10 @@ is_ready_leaf(const co_value *leaf, void *arg)
     const coi_program *program = w->m->graph->program;
 
     if (leaf->kind != CO_KIND_SYMBOLIC || leaf->u.symbol.program != w->program ||
-        w->m->given[leaf->u.symbol.slot])
+        w->m->needs.given[leaf->u.symbol.slot])
         return true;
-    for (size_t i = 0; i < w->m->num_steps; ++i)
-        if (i != w->step && w->m->is_needed[i] && !w->m->is_placed[i] &&
+    for (size_t i = 0; i < w->m->needs.num_steps; ++i)
+        if (i != w->step && w->m->needs.is_needed[i] && !w->m->is_placed[i] &&
             coi_has_slot(program, program->steps[i].result, leaf->u.symbol.slot))
             return false;
     return true;
@@ -155,23 +149,34 @@ is_ready(const making *m, size_t i)
     return step->after == NULL || coi_tree_all(step->after, is_ready_leaf, &w);
 }
 
+/* As much of a run as is needed. */
+static bool
+take_part(const coi_session_plan *plan, making *m, coi_program_step *copy)
+{
+    run_part *part = coi_alloc(plan->memory, sizeof(*part));
+    bool     *is_needed;
+
+    if (part == NULL)
+        return false;
+    part->attrs = *(const coi_graph_run_attrs *)copy->attrs;
+    if (!coi_graph_run_needed(&m->needs, copy, &is_needed, &part->num_calls)) {
+        coi_free(plan->memory, part, sizeof(*part));
+        return false;
+    }
+    part->attrs.is_needed = is_needed;
+    copy->attrs = part;
+    return true;
+}
+
 static bool
 copy_step(coi_session_plan *plan, making *m, size_t i)
 {
     coi_program_step *copy = &plan->steps[plan->num_steps];
-    run_part         *part;
 
     *copy = m->graph->program->steps[i];
     copy->num_dropped = copy->first_dropped = 0;
-    if (copy->op == &coi_op_run_in_graph) {
-        part = coi_alloc(plan->memory, sizeof(*part));
-        if (part == NULL)
-            return false;
-        part->attrs = *(const coi_graph_run_attrs *)copy->attrs;
-        part->attrs.is_needed = coi_graph_run_needed(plan->memory, m->graph->program, copy,
-                                                     m->wanted, &part->num_calls);
-        copy->attrs = part;
-    }
+    if (copy->op == &coi_op_run_in_graph && !take_part(plan, m, copy))
+        return false;
     plan->has_examples = plan->has_examples || coi_has_examples(copy->result);
     m->is_placed[i] = true;
     ++plan->num_steps;
@@ -186,8 +191,9 @@ copy_steps(coi_session_plan *plan, making *m)
 
     do {
         before = plan->num_steps;
-        for (size_t i = 0; i < m->num_steps; ++i)
-            if (m->is_needed[i] && !m->is_placed[i] && is_ready(m, i) && !copy_step(plan, m, i))
+        for (size_t i = 0; i < m->needs.num_steps; ++i)
+            if (m->needs.is_needed[i] && !m->is_placed[i] && is_ready(m, i) &&
+                !copy_step(plan, m, i))
                 return false;
     } while (plan->num_steps != before);
     return true;
@@ -222,7 +228,7 @@ find_last_uses(coi_session_plan *plan, making *m)
     }
     for (size_t i = 0; i < plan->fetched.n; ++i)
         m->last[plan->fetched.slots[i]] = 0;
-    for (size_t slot = 0; slot < m->num_slots; ++slot)
+    for (size_t slot = 0; slot < m->needs.num_slots; ++slot)
         if (m->last[slot] > 0)
             ++plan->steps[m->last[slot] - 1].num_dropped;
     for (size_t i = 0; i < plan->num_steps; ++i) {
@@ -230,7 +236,7 @@ find_last_uses(coi_session_plan *plan, making *m)
         at += plan->steps[i].num_dropped;
         plan->steps[i].num_dropped = 0;
     }
-    for (uint32_t slot = 0; slot < m->num_slots; ++slot)
+    for (uint32_t slot = 0; slot < m->needs.num_slots; ++slot)
         if (m->last[slot] > 0) {
             coi_program_step *step = &plan->steps[m->last[slot] - 1];
 
@@ -241,20 +247,21 @@ find_last_uses(coi_session_plan *plan, making *m)
 static bool
 fill(coi_session_plan *plan, making *m)
 {
-    size_t n = 0;
+    coi_needs *needs = &m->needs;
+    size_t     n = 0;
 
     for (size_t i = 0; i < plan->fetched.n; ++i)
-        m->wanted[plan->fetched.slots[i]] = true;
+        needs->wanted[plan->fetched.slots[i]] = true;
     for (size_t i = 0; i < plan->fed.n; ++i)
-        m->given[plan->fed.slots[i]] = true;
-    coi_find_needed(m->graph->program, m->num_steps, m->wanted, m->given, m->graph->has_later,
-                    m->is_needed);
-    for (size_t i = 0; i < m->num_steps; ++i)
-        n += m->is_needed[i];
-    plan->num_slots = m->num_slots;
+        needs->given[plan->fed.slots[i]] = true;
+    if (!coi_needs_find(needs))
+        return false;
+    for (size_t i = 0; i < needs->num_steps; ++i)
+        n += needs->is_needed[i];
+    plan->num_slots = needs->num_slots;
     plan->cap_steps = n + 1;
     plan->steps = coi_calloc(plan->memory, plan->cap_steps * sizeof(*plan->steps));
-    plan->dropped = coi_calloc(plan->memory, (m->num_slots + 1) * sizeof(*plan->dropped));
+    plan->dropped = coi_calloc(plan->memory, (plan->num_slots + 1) * sizeof(*plan->dropped));
     if (plan->steps == NULL || plan->dropped == NULL || !copy_steps(plan, m))
         return false;
     find_last_uses(plan, m);
@@ -265,7 +272,7 @@ fill(coi_session_plan *plan, making *m)
 static bool
 make(coi_session_plan *plan, const co_graph *graph)
 {
-    making m;
+    making m = { 0 };
     bool   ok = making_open(&m, graph) && fill(plan, &m);
 
     plan->version = graph->version;

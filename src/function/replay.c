@@ -86,9 +86,17 @@ ungroup(const replay *r, const co_value *pattern, co_value *value)
 }
 
 static co_value *
-value_of(replay *r, co_value *pattern)
+value_or_none(co_context *ctx, co_value *leaf, void *arg)
 {
-    co_value *value = coi_tree_map(r->ctx, pattern, value_of_leaf, r);
+    co_value *value = value_of_leaf(ctx, leaf, arg);
+
+    return value != NULL ? value : co_none(ctx);
+}
+
+static co_value *
+value_of(replay *r, co_value *pattern, coi_tree_fn leaf)
+{
+    co_value *value = coi_tree_map(r->ctx, pattern, leaf, r);
 
     if (r->examples != NULL && value != NULL && coi_is_tree(pattern))
         put_examples(r, pattern, value);
@@ -285,16 +293,17 @@ run_call(replay *r, const coi_program_step *step, co_value *const *in)
 static bool
 run_step(replay *r, const coi_program_step *step)
 {
-    co_value *few[COI_INLINE_ITEMS], **in = few;
-    size_t    nbytes = (size_t)step->num_in * sizeof(*in);
-    bool      ok = true;
+    co_value   *few[COI_INLINE_ITEMS], **in = few;
+    size_t      nbytes = (size_t)step->num_in * sizeof(*in);
+    coi_tree_fn leaf = step->op->want_operands != NULL ? value_or_none : value_of_leaf;
+    bool        ok = true;
 
     if (step->num_in > COI_INLINE_ITEMS && (in = coi_small_alloc(&r->ctx->heap, nbytes)) == NULL) {
         coi_fail(r->ctx, CO_RESOURCE_EXHAUSTED, "no memory for %d operands", step->num_in);
         return false;
     }
     for (int i = 0; ok && i < step->num_in; ++i) {
-        in[i] = step->is_plain ? value_of_leaf(r->ctx, step->in[i], r) : value_of(r, step->in[i]);
+        in[i] = step->is_plain ? leaf(r->ctx, step->in[i], r) : value_of(r, step->in[i], leaf);
         ok = in[i] != NULL;
     }
     ok = ok && run_call(r, step, in);
@@ -409,14 +418,6 @@ run_region(replay *r, coi_region *region)
     return ok;
 }
 
-static co_value *
-value_or_none(co_context *ctx, co_value *leaf, void *arg)
-{
-    co_value *value = value_of_leaf(ctx, leaf, arg);
-
-    return value != NULL ? value : co_none(ctx);
-}
-
 co_value *
 coi_program_value(co_context *ctx, const coi_program *program, co_value **slots, int64_t *examples,
                   co_value *pattern)
@@ -476,7 +477,7 @@ coi_program_replay_part(co_context *ctx, const coi_program *program, co_value *a
     coi_program_put_constants(program, r.slots);
     if (ctx->error.code == CO_OK && bind(&r, program->args, args) && run_steps(&r, is_needed)) {
         result = is_needed == NULL
-                     ? value_of(&r, program->result)
+                     ? value_of(&r, program->result, value_of_leaf)
                      : coi_program_value(ctx, program, r.slots, r.examples, program->result);
         if (result != NULL)
             coi_ref(result);

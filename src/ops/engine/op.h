@@ -143,6 +143,8 @@ typedef struct coi_attr {
      }))
 
 typedef struct coi_effect coi_effect; /* ops/engine/execute.h */
+struct coi_needs;                     /* function/graph.h */
+struct coi_program_step;              /* function/program.h */
 
 typedef struct coi_op {
     coi_attrs_rule attrs_rule;                  /* first: the tape knows no more of an operator */
@@ -235,6 +237,10 @@ typedef struct coi_op {
     /* Of an entry that captured functions hold as a call (call_recording.h): makes the call again.
      * A value of the block, or NULL with an error in ctx. */
     co_value *(*replay)(co_context *ctx, const void *attrs, co_value *const *in, int num_in);
+    /* Of such an entry, where a session may want a part of its results: want the operands that this
+     * part takes (function/graph.h); the others are none when it is made. False without memory.
+     * NULL: it takes all. */
+    bool (*want_operands)(struct coi_needs *needs, const struct coi_program_step *step);
     /* Of such an entry: it starts kernels and has no other effect, so that a plan has them in its
      * place (function/plan.h). */
     bool is_planned;

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Graph mode: how much of a step of run a session makes, and what it takes for that.
+ */
+#include <cohort/v1.h>
+
+#include "vector_support.h"
+
+static co_value *
+run(co_context *ctx, co_session *session, co_value *fetches)
+{
+    return co_session_run(ctx, session, fetches, NULL, 0);
+}
+
+static double
+number(co_context *ctx, co_session *session, co_value *fetch)
+{
+    return co_item_float(ctx, run(ctx, session, fetch));
+}
+
+/* A variable, and values of the graph that the step uses without being given them. */
+typedef struct outside {
+    co_value *v, *rate;
+} outside;
+
+/* (loss, update), of x and of a rate: that of the graph, or the second argument. */
+static co_value *
+loss_and_update(co_context *ctx, co_value *args, void *user)
+{
+    const outside *o = user;
+    co_value      *rate = o->rate != NULL ? o->rate : co_at(ctx, args, 1);
+    co_value      *loss = co_mul(ctx, o->v, co_at(ctx, args, 0));
+
+    return co_args(ctx, loss, co_assign_sub(ctx, o->v, co_mul(ctx, loss, rate)));
+}
+
+CO_TEST(a_part_of_a_step_takes_only_the_operands_that_it_needs, "GR-2")
+{
+    co_strategy *one = co_v1_one_device_strategy(ctx, NULL);
+    co_graph    *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value   *rate = co_placeholder(ctx, CO_FLOAT32, NULL, 0), *x = co_scalar_float(ctx, 3);
+        outside     o = { co_variable(ctx, co_scalar_float(ctx, 2), NULL), NULL };
+        co_value   *both = co_run(ctx, one, loss_and_update, co_args(ctx, x, rate), &o), *inner;
+        co_session *session = co_session_open(ctx, NULL, NULL);
+        co_feed     feed = { rate, co_float(ctx, 0.5) };
+
+        o.rate = rate; /* as a value of the graph around the step */
+        inner = co_run(ctx, one, loss_and_update, co_args(ctx, x), &o);
+        run(ctx, session, co_global_variables_initializer(ctx));
+        CO_EXPECT_CLOSE(number(ctx, session, co_at(ctx, both, 0)), 6, 0);
+        CO_EXPECT_CLOSE(number(ctx, session, co_at(ctx, inner, 0)), 6, 0);
+        CO_EXPECT_OK(ctx);
+        CO_EXPECT_NULL(run(ctx, session, co_at(ctx, both, 1)));
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "placeholder");
+        CO_EXPECT_NULL(run(ctx, session, co_at(ctx, inner, 1)));
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "placeholder");
+        CO_EXPECT_NOT_NULL(co_session_run(ctx, session, both, &feed, 1));
+        CO_EXPECT_CLOSE(number(ctx, session, o.v), -1, 0);
+        CO_EXPECT_OK(ctx);
+    }
+}
+
+CO_TEST_WITH(operands_that_a_part_does_not_need_are_not_computed, "GR-2", "cpus=2")
+{
+    co_strategy *m = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_graph    *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        outside     o = { NULL, NULL };
+        co_value   *count = co_variable(ctx, co_scalar_float(ctx, 0), NULL), *both, *loss, *update;
+        co_session *session = co_session_open(ctx, NULL, NULL);
+
+        CO_SCOPE(ctx, m)
+            o.v = co_variable(ctx, co_scalar_float(ctx, 2), NULL);
+        both = co_run(
+            ctx, m, loss_and_update,
+            co_args(ctx, co_scalar_float(ctx, 3), co_assign_add(ctx, count, co_float(ctx, 1))), &o);
+        loss = co_reduce(ctx, m, CO_REDUCE_MEAN, co_at(ctx, both, 0), NULL, 0);
+        update = co_at(ctx, both, 1);
+        run(ctx, session, co_global_variables_initializer(ctx));
+        CO_EXPECT_CLOSE(number(ctx, session, loss), 6, 0);
+        CO_EXPECT_CLOSE(number(ctx, session, count), 0, 0); /* evaluating changes nothing */
+        CO_EXPECT_NOT_NULL(run(ctx, session, update));
+        CO_EXPECT_CLOSE(number(ctx, session, count), 1, 0);
+        CO_EXPECT_CLOSE(number(ctx, session, o.v), -4, 0);
+        CO_EXPECT_NOT_NULL(run(ctx, session, co_args(ctx, loss, update)));
+        CO_EXPECT_CLOSE(number(ctx, session, count), 2, 0);
+        CO_EXPECT_OK(ctx);
+    }
+}
+
+static co_value *
+pick(co_context *ctx, co_value *args, void *user)
+{
+    co_value *named = co_at(ctx, args, 1);
+
+    (void)user;
+    return co_args(ctx, co_neg(ctx, co_at(ctx, args, 0)),
+                   co_add(ctx, co_get(ctx, named, "a"), co_float(ctx, 1)), co_get(ctx, named, "b"));
+}
+
+CO_TEST_WITH(keyword_arguments_are_taken_one_by_one, "GR-2", "cpus=2")
+{
+    static const char *const names[] = { "a", "b" };
+    co_strategy             *m = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_graph                *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value      *x = co_placeholder(ctx, CO_FLOAT32, NULL, 0);
+        co_value      *named[] = { co_placeholder(ctx, CO_FLOAT32, NULL, 0),
+                                   co_placeholder(ctx, CO_FLOAT32, NULL, 0) };
+        co_run_options options = CO_RUN_OPTIONS_INIT;
+        co_session    *session = co_session_open(ctx, NULL, NULL);
+        co_feed        feed = { NULL, co_float(ctx, 5) };
+        co_value      *result, *seen;
+
+        options.kwargs = co_dict(ctx, names, named, 2);
+        result = co_run_with(ctx, m, pick, co_args(ctx, x), NULL, &options);
+        CO_REQUIRE(result != NULL);
+        for (size_t i = 0; i < 3; ++i) {
+            feed.tensor = i == 0 ? x : named[i - 1];
+            seen = co_local_results(ctx, m, co_at(ctx, result, i));
+            seen = co_session_run(ctx, session, co_at(ctx, seen, 0), &feed, 1);
+            CO_EXPECT_CLOSE(co_item_float(ctx, seen), i == 0 ? -5 : i == 1 ? 6 : 5, 0);
+        }
+        CO_EXPECT_OK(ctx);
+    }
+}
+
+static co_value *
+two_numbers(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    return co_args(ctx, co_assign_add(ctx, user, co_float(ctx, 1)), co_scalar_float(ctx, 10));
+}
+
+CO_TEST(what_is_fed_of_a_step_is_not_computed, "GR-2")
+{
+    co_strategy *one = co_v1_one_device_strategy(ctx, NULL);
+    co_graph    *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value *v = co_variable(ctx, co_scalar_float(ctx, 0), NULL);
+        co_value *both = co_run(ctx, one, two_numbers, co_no_args(ctx), v);
+        co_value *a = co_at(ctx, both, 0), *sum = co_add(ctx, a, co_neg(ctx, co_at(ctx, both, 1)));
+        co_session *session = co_session_open(ctx, NULL, NULL);
+        co_feed     feed = { a, co_float(ctx, 100) };
+
+        run(ctx, session, co_global_variables_initializer(ctx));
+        CO_EXPECT_CLOSE(co_item_float(ctx, co_session_run(ctx, session, sum, &feed, 1)), 90, 0);
+        CO_EXPECT_CLOSE(number(ctx, session, v), 0, 0);
+        CO_EXPECT_CLOSE(number(ctx, session, sum), -9, 0);
+        CO_EXPECT_CLOSE(number(ctx, session, v), 1, 0);
+        CO_EXPECT_OK(ctx);
+    }
+}
+
+CO_TEST(a_step_cannot_wait_for_what_waits_for_a_part_of_it, "GR-5")
+{
+    co_strategy *one = co_v1_one_device_strategy(ctx, NULL);
+    co_graph    *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value *rate = co_neg(ctx, co_scalar_float(ctx, -1)), *x = co_scalar_float(ctx, 3);
+        outside   o = { co_variable(ctx, co_scalar_float(ctx, 2), NULL), NULL };
+        co_value *both = co_run(ctx, one, loss_and_update, co_args(ctx, x, rate), &o);
+
+        CO_EXPECT_CODE(co_add_control_input(ctx, rate, co_at(ctx, both, 0)), CO_VALUE_ERROR);
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "wait for each other");
+    }
+}
+
+static bool
+part_in_little_memory(co_context *ctx)
+{
+    co_graph *graph = co_graph_new(ctx);
+    double    seen = 0, after = 0;
+
+    if (graph == NULL)
+        return false;
+    CO_GRAPH(ctx, graph)
+    {
+        co_strategy *one = co_v1_one_device_strategy(ctx, NULL);
+        co_value    *rate = co_scalar_float(ctx, 1), *both;
+        outside      o = { co_variable(ctx, co_scalar_float(ctx, 2), NULL), NULL };
+        co_session  *session = co_session_open(ctx, NULL, NULL);
+
+        both = co_run(ctx, one, loss_and_update, co_args(ctx, co_scalar_float(ctx, 3), rate), &o);
+        if (run(ctx, session, co_global_variables_initializer(ctx)) != NULL)
+            seen = number(ctx, session, co_at(ctx, both, 0));
+        after = number(ctx, session, o.v);
+    }
+    return seen == 6 && after == 2; /* an error, or what was asked for: never more */
+}
+
+CO_TEST_BARE(want_of_memory_never_turns_a_part_of_a_step_into_all_of_it, "GR-2")
+{
+    CO_EXPECT_SURVIVES_NO_MEMORY(NULL, part_in_little_memory);
+}
