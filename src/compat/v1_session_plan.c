@@ -72,7 +72,7 @@ destroy(coi_heap *heap, void *object)
             coi_free(plan->memory, (void *)(uintptr_t)part->attrs.is_needed, part->num_calls);
             coi_free(plan->memory, part, sizeof(*part));
         }
-    coi_free(plan->memory, plan->steps, plan->cap_steps * sizeof(*plan->steps));
+    coi_free(plan->memory, plan->steps, (plan->cap_steps + 1) * sizeof(*plan->steps));
     coi_free(plan->memory, plan->dropped, (plan->num_slots + 1) * sizeof(*plan->dropped));
     free_slots(plan->memory, &plan->fetched);
     free_slots(plan->memory, &plan->fed);
@@ -85,8 +85,8 @@ static const coi_class plan_class = { "plan of a session", destroy, NULL };
 typedef struct making {
     const co_graph *graph;
     coi_needs       needs;
-    bool           *is_placed; /* by step of the graph */
-    uint32_t       *last;      /* the step of the plan that uses a slot last */
+    uint32_t       *order; /* steps of the graph */
+    uint32_t       *last;  /* by slot: the step of the plan that uses it last */
 } making;
 
 static bool
@@ -96,9 +96,9 @@ making_open(making *m, const co_graph *graph)
     if (!coi_needs_open(&m->needs, graph->program))
         return false;
     m->needs.has_later = graph->has_later;
-    m->is_placed = coi_calloc(graph->memory, m->needs.num_steps + 1);
+    m->order = coi_calloc(graph->memory, (m->needs.num_steps + 1) * sizeof(*m->order));
     m->last = coi_calloc(graph->memory, (m->needs.num_slots + 1) * sizeof(*m->last));
-    return m->is_placed != NULL && m->last != NULL;
+    return m->order != NULL && m->last != NULL;
 }
 
 static void
@@ -106,47 +106,9 @@ making_close(making *m)
 {
     coi_memory *memory = m->graph->memory;
 
-    coi_free(memory, m->is_placed, m->needs.num_steps + 1);
+    coi_free(memory, m->order, (m->needs.num_steps + 1) * sizeof(*m->order));
     coi_free(memory, m->last, (m->needs.num_slots + 1) * sizeof(*m->last));
     coi_needs_close(&m->needs);
-}
-
-/* Whether what a step comes after is there: all steps before it that make its operands, and those
- * that were asked to be before it. */
-typedef struct waiting {
-    const making *m;
-    uint64_t      program;
-    size_t        step;
-} waiting;
-
-static bool
-is_ready_leaf(const co_value *leaf, void *arg)
-{
-    const waiting     *w = arg;
-    const coi_program *program = w->m->graph->program;
-
-    if (leaf->kind != CO_KIND_SYMBOLIC || leaf->u.symbol.program != w->program ||
-        w->m->needs.given[leaf->u.symbol.slot])
-        return true;
-    for (size_t i = 0; i < w->m->needs.num_steps; ++i)
-        if (i != w->step && w->m->needs.is_needed[i] && !w->m->is_placed[i] &&
-            coi_has_slot(program, program->steps[i].result, leaf->u.symbol.slot))
-            return false;
-    return true;
-}
-
-static bool
-is_ready(const making *m, size_t i)
-{
-    const coi_program_step *step = &m->graph->program->steps[i];
-    waiting                 w = { m, m->graph->program->serial, i };
-
-    if (!m->graph->has_later)
-        return true; /* the order of the program is one in which all are */
-    for (int k = 0; k < step->num_in; ++k)
-        if (!coi_tree_all(step->in[k], is_ready_leaf, &w))
-            return false;
-    return step->after == NULL || coi_tree_all(step->after, is_ready_leaf, &w);
 }
 
 /* As much of a run as is needed. */
@@ -178,24 +140,18 @@ copy_step(coi_session_plan *plan, making *m, size_t i)
     if (copy->op == &coi_op_run_in_graph && !take_part(plan, m, copy))
         return false;
     plan->has_examples = plan->has_examples || coi_has_examples(copy->result);
-    m->is_placed[i] = true;
     ++plan->num_steps;
     return true;
 }
 
-/* In the order of the program, but for steps that wait for later ones. */
 static bool
 copy_steps(coi_session_plan *plan, making *m)
 {
-    size_t before;
-
-    do {
-        before = plan->num_steps;
-        for (size_t i = 0; i < m->needs.num_steps; ++i)
-            if (m->needs.is_needed[i] && !m->is_placed[i] && is_ready(m, i) &&
-                !copy_step(plan, m, i))
-                return false;
-    } while (plan->num_steps != before);
+    if (!coi_needs_order(&m->needs, m->order))
+        return false;
+    while (plan->num_steps < plan->cap_steps)
+        if (!copy_step(plan, m, m->order[plan->num_steps]))
+            return false;
     return true;
 }
 
@@ -259,8 +215,8 @@ fill(coi_session_plan *plan, making *m)
     for (size_t i = 0; i < needs->num_steps; ++i)
         n += needs->is_needed[i];
     plan->num_slots = needs->num_slots;
-    plan->cap_steps = n + 1;
-    plan->steps = coi_calloc(plan->memory, plan->cap_steps * sizeof(*plan->steps));
+    plan->steps = coi_calloc(plan->memory, (n + 1) * sizeof(*plan->steps));
+    plan->cap_steps = n;
     plan->dropped = coi_calloc(plan->memory, (plan->num_slots + 1) * sizeof(*plan->dropped));
     if (plan->steps == NULL || plan->dropped == NULL || !copy_steps(plan, m))
         return false;

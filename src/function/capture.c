@@ -37,8 +37,6 @@ typedef struct function_capture {
     bool              adopts; /* the body of a condition or loop */
     adopted_value    *adopted;
     size_t            num_adopted, cap_adopted;
-    uint32_t         *tapes; /* numbers of the open ones, by depth */
-    size_t            cap_tapes;
     uint32_t          num_tapes; /* begun so far */
 } function_capture;
 
@@ -219,32 +217,24 @@ note_device(co_context *ctx, const function_capture *c)
     return true;
 }
 
-/* Which tape a call is about. Tapes have numbers, because steps may still be dropped. */
-static bool
-note_tape(co_context *ctx, function_capture *c)
+/* Which tape a call is about. Tapes have numbers, because steps may still be dropped, or run in
+ * another order. */
+static void
+note_tape(const co_context *ctx, function_capture *c)
 {
     coi_program_step *step = &c->program->steps[c->program->num_steps - 1];
-    size_t            open = ctx->tapes != NULL ? ctx->tapes->num_tapes : 0;
+    coi_tape_log     *log = ctx->tapes;
+    coi_tape *innermost = log != NULL && log->num_tapes > 0 ? &log->tapes[log->num_tapes - 1]
+                                                            : NULL;
 
-    if (step->op == &coi_op_tape_begin && open > 0) {
-        if (!coi_grow(&ctx->runtime->memory, (void **)&c->tapes, &c->cap_tapes, open,
-                      sizeof(*c->tapes))) {
-            coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a captured function");
-            return false;
-        }
-        step->tape = c->tapes[open - 1] = ++c->num_tapes;
-    } else if (step->op == &coi_op_tape_end && open < c->cap_tapes) {
-        step->tape = c->tapes[open];
-        step->ends_tape = true;
-    } else if (step->op == &coi_op_watch && open > 0 && open <= c->cap_tapes) {
-        step->tape = c->tapes[open - 1];
-    } else if (step->op->takes_tape && c->base.tape_depth > 0 &&
-               c->base.tape_depth <= c->cap_tapes) {
-        step->tape = c->tapes[c->base.tape_depth - 1];
-        step->ends_tape = open < c->base.tape_depth ||
-                          !ctx->tapes->tapes[c->base.tape_depth - 1].persistent;
+    if (step->op == &coi_op_tape_begin && innermost != NULL) {
+        step->tape = innermost->captured = ++c->num_tapes;
+    } else if (step->op == &coi_op_watch && innermost != NULL) {
+        step->tape = innermost->captured;
+    } else if (step->op == &coi_op_tape_end || step->op->takes_tape) {
+        step->tape = c->base.tape;
+        step->ends_tape = step->op == &coi_op_tape_end || c->base.ends_tape;
     }
-    return true;
 }
 
 /* The graph whose program this capture is of; NULL: it is of a function, or of a part of a graph.
@@ -266,8 +256,9 @@ add_step(co_context *ctx, function_capture *c, const coi_op *op, const void *att
         coi_lock_take(&graph->lock);
     ok = (*result = coi_program_name_all(ctx, c->program, *result)) != NULL &&
          coi_program_add(ctx, c->program, op, attrs, in, num_in, *result) && note_device(ctx, c) &&
-         note_tape(ctx, c) &&
          (c->base.graph == NULL || coi_graph_note_step(ctx, c->program, graph, c->base.after));
+    if (ok)
+        note_tape(ctx, c);
     if (graph != NULL)
         coi_lock_give(&graph->lock);
     return ok;
@@ -518,7 +509,6 @@ drop_capture(co_context *ctx, function_capture *c)
         coi_unref(&ctx->heap, c->adopted[i].inner);
     }
     coi_free(memory, c->adopted, c->cap_adopted * sizeof(*c->adopted));
-    coi_free(memory, c->tapes, c->cap_tapes * sizeof(*c->tapes));
     coi_free(memory, c, sizeof(*c));
 }
 
@@ -548,12 +538,7 @@ coi_capture_of_graph(co_context *ctx, co_graph *graph)
 void
 coi_capture_free(coi_memory *memory, coi_capture *capture)
 {
-    function_capture *c = (function_capture *)(void *)capture;
-
-    if (c == NULL)
-        return;
-    coi_free(memory, c->tapes, c->cap_tapes * sizeof(*c->tapes));
-    coi_free(memory, c, sizeof(*c));
+    coi_free(memory, capture, sizeof(function_capture));
 }
 
 void

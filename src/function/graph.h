@@ -110,5 +110,8 @@ void coi_want_all(coi_needs *needs, const co_value *value);
 bool coi_is_wanted(coi_needs *needs, const co_value *value);
 /* False without memory. */
 bool coi_needs_find(coi_needs *needs);
+/* step_order.c. The needed calls in the order in which they run; there is room for all. False
+ * without memory. */
+bool coi_needs_order(const coi_needs *needs, uint32_t *order);
 
 #endif

@@ -295,6 +295,7 @@ run_step(replay *r, const coi_program_step *step)
 {
     co_value   *few[COI_INLINE_ITEMS], **in = few;
     size_t      nbytes = (size_t)step->num_in * sizeof(*in);
+    uint32_t    tape = r->ctx->tape_number;
     coi_tree_fn leaf = step->op->want_operands != NULL ? value_or_none : value_of_leaf;
     bool        ok = true;
 
@@ -306,7 +307,9 @@ run_step(replay *r, const coi_program_step *step)
         in[i] = step->is_plain ? leaf(r->ctx, step->in[i], r) : value_of(r, step->in[i], leaf);
         ok = in[i] != NULL;
     }
+    r->ctx->tape_number = step->tape;
     ok = ok && run_call(r, step, in);
+    r->ctx->tape_number = tape;
     if (in != few)
         coi_small_free(&r->ctx->heap, in, nbytes);
     return ok;

@@ -163,8 +163,8 @@ typedef struct coi_op {
     bool    internal;
     uint8_t reads, writes;      /* bits of co_resource: what it acts on besides its operands */
     bool    not_differentiable; /* never recorded: integer results, random numbers, stop_gradient */
-    bool    takes_tape;         /* of recorded calls: it works on the innermost tape, and ends it
-                                 * unless it is persistent */
+    bool    takes_tape;         /* of recorded calls: it works on a tape, and ends it unless it is
+                                 * persistent */
     bool               sets_context; /* of recorded calls: later calls of the context see it */
     const coi_attr    *attrs;        /* ends with a NULL name */
     const char *const *attr_texts;   /* "axis:ints=null", in the same order, ends with NULL */
