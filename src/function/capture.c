@@ -446,7 +446,7 @@ coi_capture_initial(co_context *ctx, co_value *initial, const char *name)
     const function_capture *c = (const function_capture *)(const void *)ctx->capture;
     char                    what[160];
 
-    if (!may_create(ctx, name))
+    if (!coi_in_graph(ctx) && !may_create(ctx, name)) /* a part of a graph is captured once */
         return NULL;
     if (!coi_has_symbols(initial))
         return initial;
@@ -563,7 +563,14 @@ co_value *
 coi_capture_record(co_context *ctx, coi_capture *capture, const coi_op *op, const void *attrs,
                    co_value *const *in, int num_in, co_value *result)
 {
-    return result != NULL ? record(ctx, capture, op, attrs, in, num_in, result) : NULL;
+    coi_capture *own = ctx->capture;
+
+    if (result == NULL)
+        return NULL;
+    ctx->capture = capture; /* operands are values of that one */
+    result = record(ctx, capture, op, attrs, in, num_in, result);
+    ctx->capture = own;
+    return result;
 }
 
 /* `outside`: where the tuple of adopted values goes; NULL: it adopts none. */

@@ -158,8 +158,8 @@ value_leaf(co_context *ctx, co_value *leaf, void *arg)
 {
     const computing *c = arg;
 
-    if (leaf->kind != CO_KIND_SYMBOLIC)
-        return leaf;
+    if (leaf->kind != CO_KIND_SYMBOLIC || (!is_own(c, leaf) && coi_in_graph(ctx)))
+        return leaf; /* a value of the graph around stays one */
     leaf = is_own(c, leaf) ? c->slots[leaf->u.symbol.slot] : coi_own_symbol(ctx, leaf);
     return leaf != NULL ? coi_own_ref(ctx, leaf) : NULL;
 }

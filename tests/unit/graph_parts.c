@@ -177,6 +177,108 @@ CO_TEST(a_step_cannot_wait_for_what_waits_for_a_part_of_it, "GR-5")
     }
 }
 
+/* --- variables that parts make --- */
+
+typedef struct making {
+    co_strategy *strategy;
+    co_value    *outside, *made, *copy, *of_variable, *source;
+    int          calls;
+} making;
+
+static void
+make_three(co_context *ctx, making *m)
+{
+    ++m->calls;
+    m->made = co_variable(ctx, co_add(ctx, co_scalar_float(ctx, 1), co_float(ctx, 2)), NULL);
+    m->copy = co_variable(ctx, m->outside, NULL);
+    m->of_variable = co_variable(ctx, m->source, NULL);
+    co_keep(ctx, m->made);
+    co_keep(ctx, m->copy);
+    co_keep(ctx, m->of_variable);
+}
+
+static co_value *
+sum_of_made(co_context *ctx, const making *m)
+{
+    return co_add(ctx, co_add(ctx, m->made, m->copy), m->of_variable);
+}
+
+static co_value *
+make_in_body(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    make_three(ctx, user);
+    return sum_of_made(ctx, user);
+}
+
+static co_value *
+minus_one(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    (void)user;
+    return co_scalar_float(ctx, -1);
+}
+
+static co_value *
+step_that_makes(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
+{
+    (void)inputs;
+    make_three(ctx, user);
+    co_set_last_step_output(ctx, steps, "o", CO_REDUCE_NONE, sum_of_made(ctx, user));
+    return NULL;
+}
+
+static co_value *
+add_part(co_context *ctx, making *m, int kind)
+{
+    co_iterator     *it;
+    co_step_context *steps;
+
+    if (kind == 0)
+        return co_run(ctx, m->strategy, make_in_body, co_no_args(ctx), m);
+    if (kind == 1)
+        return co_cond(ctx, co_not_equal(ctx, m->outside, co_float(ctx, 0)), make_in_body,
+                       minus_one, NULL, m);
+    it = co_make_dataset_iterator(ctx, m->strategy, co_dataset_range(ctx, 0, 4, 1));
+    co_session_run(ctx, co_session_open(ctx, NULL, NULL), co_iterator_initialize(ctx, it), NULL, 0);
+    steps = co_run_steps_on_iterator(ctx, m->strategy, step_that_makes, it, m, 1, NULL);
+    return steps != NULL ? co_get(ctx, co_last_step_outputs(ctx, steps), "o") : NULL;
+}
+
+CO_TEST(variables_made_in_any_part_of_a_graph_can_be_initialized, "GR-1 GR-3")
+{
+    co_strategy *one = co_v1_one_device_strategy(ctx, NULL);
+
+    for (int kind = 0; kind < 3; ++kind) {
+        co_graph *graph = co_graph_new(ctx);
+
+        CO_GRAPH(ctx, graph)
+        {
+            co_value   *x = co_placeholder(ctx, CO_FLOAT32, NULL, 0), *sum;
+            making      m = { .strategy = one, .outside = x };
+            co_session *session = co_session_open(ctx, NULL, NULL);
+            co_feed     feed = { x, co_float(ctx, 5) };
+
+            m.source = co_variable(ctx, co_scalar_float(ctx, 7), NULL);
+            sum = add_part(ctx, &m, kind);
+            CO_EXPECT_OK(ctx);
+            CO_EXPECT_INT(m.calls, 1);
+            CO_EXPECT_INT(co_num_items(ctx, co_global_variables(ctx)), 4);
+            CO_EXPECT_NOT_NULL(
+                co_session_run(ctx, session, co_global_variables_initializer(ctx), &feed, 1));
+            CO_EXPECT_CLOSE(number(ctx, session, m.made), 3, 0);
+            CO_EXPECT_CLOSE(number(ctx, session, m.copy), 5, 0);
+            CO_EXPECT_CLOSE(number(ctx, session, m.of_variable), 7, 0);
+            sum = co_session_run(ctx, session, sum, &feed, 1);
+            CO_EXPECT_CLOSE(co_item_float(ctx, sum), 15, 0);
+            CO_EXPECT_OK(ctx);
+            co_release(ctx, m.made);
+            co_release(ctx, m.copy);
+            co_release(ctx, m.of_variable);
+        }
+    }
+}
+
 static bool
 part_in_little_memory(co_context *ctx)
 {
