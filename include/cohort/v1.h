@@ -155,7 +155,8 @@ CO_API co_statement co_statement_control(co_context *ctx, co_value *values);
 CO_API co_code co_control_dependencies_begin(co_context *ctx, co_value *values);
 CO_API co_code co_control_dependencies_end(co_context *ctx);
 /** Let an operation or tensor of the current graph run after another, which may have been made
- * later. CO_VALUE_ERROR if that one depends on the first: each would wait for the other. */
+ * later. Of structures, each of the first runs after all of the second. CO_VALUE_ERROR if one of
+ * these depends on one of the first: each would wait for the other. */
 CO_API co_code co_add_control_input(co_context *ctx, co_value *operation, co_value *before);
 
 /** `with init_scope()`: in the body calls are outside the functions that are being captured, in the

@@ -515,65 +515,99 @@ co_control_dependencies_end(co_context *ctx)
     return end_entry(ctx, COI_ENTRY_CONTROL);
 }
 
-/* The step of the graph that gives a value; NULL with an error. Under the lock. */
-static coi_program_step *
-step_of(co_context *ctx, const co_graph *graph, const co_value *value, int position)
+static bool
+is_of_program(const co_value *leaf, void *arg)
 {
-    coi_program *program = graph->program;
-    uint64_t     slot = coi_first_slot(program, value);
-
-    for (size_t i = program->num_steps; slot != UINT64_MAX && i > 0; --i)
-        if (coi_has_slot(program, program->steps[i - 1].result, slot))
-            return &program->steps[i - 1];
-    coi_fail(ctx, CO_VALUE_ERROR,
-             "argument %d of add_control_input is %s; it must be an operation or tensor of the "
-             "current graph",
-             position, coi_a_kind(value->kind));
-    return NULL;
+    return leaf->kind == CO_KIND_SYMBOLIC && leaf->u.symbol.program == *(const uint64_t *)arg;
 }
 
-/* Whether `before` needs the step, so that neither could be first. Without memory: true. */
 static bool
-depends_on(const co_graph *graph, const co_value *before, const coi_program_step *step)
+check_operations(co_context *ctx, const co_graph *graph, const co_value *value, int position)
 {
-    coi_needs needs;
-    bool      depends = true;
+    uint64_t serial = graph->program->serial;
 
-    if (coi_needs_open(&needs, graph->program)) {
-        needs.has_later = graph->has_later;
-        needs.is_whole = true; /* a step runs at one time, whatever is fetched of it */
-        coi_want_all(&needs, before);
-        depends = !coi_needs_find(&needs) || needs.is_needed[step - graph->program->steps];
+    if (coi_has_symbols(value) && coi_tree_all(value, is_of_program, &serial))
+        return true;
+    coi_fail(ctx, CO_VALUE_ERROR,
+             "argument %d of add_control_input is %s; it must be an operation or tensor of the "
+             "current graph, or a structure of these",
+             position, coi_a_kind(value->kind));
+    return false;
+}
+
+/* Let a step come after values. */
+static bool
+come_after(co_context *ctx, coi_program_step *step, co_value *before)
+{
+    if (step->after != NULL)
+        before = co_tuple(ctx, (co_value *[]){ step->after, before }, 2);
+    if (before == NULL)
+        return false;
+    coi_ref(before);
+    coi_unref(&ctx->heap, step->after);
+    step->after = before;
+    return true;
+}
+
+/* Whether a step that must come after `before` is needed for that, so that neither could be first:
+ * true with an error. */
+static bool
+are_in_circle(co_context *ctx, coi_needs *after, const coi_needs *before)
+{
+    for (size_t i = 0; i < after->num_steps; ++i) {
+        const coi_program_step *step = &after->program->steps[i];
+
+        if (!before->is_needed[i] || !coi_is_wanted(after, step->result))
+            continue;
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "argument 3 (before) of add_control_input depends on argument 2 (operation), %s "
+                 "at line %d: they would wait for each other",
+                 step->call, step->site.line);
+        return true;
     }
-    coi_needs_close(&needs);
-    return depends;
+    return false;
+}
+
+/* Under the lock. `after` and `before` are needs that are open and empty. */
+static void
+link_steps(co_context *ctx, co_graph *graph, coi_needs *after, co_value *operation,
+           coi_needs *before, co_value *value)
+{
+    size_t last = before->num_steps; /* of those that give the value */
+
+    coi_want_all(after, operation);
+    coi_want_all(before, value);
+    while (last > 0 && !coi_is_wanted(before, graph->program->steps[last - 1].result))
+        --last;
+    before->has_later = graph->has_later;
+    before->is_whole = true; /* a step runs at one time, whatever is fetched of it */
+    if (!coi_needs_find(before)) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for control dependencies");
+        return;
+    }
+    if (are_in_circle(ctx, after, before))
+        return;
+    atomic_fetch_add(&graph->version, 1);
+    for (size_t i = 0; i < after->num_steps && ctx->error.code == CO_OK; ++i)
+        if (coi_is_wanted(after, graph->program->steps[i].result) &&
+            come_after(ctx, &graph->program->steps[i], value))
+            graph->has_later = graph->has_later || last > i + 1;
 }
 
 /* Under the lock. */
 static void
-add_control(co_context *ctx, co_graph *graph, co_value *operation, co_value *before)
+add_control(co_context *ctx, co_graph *graph, co_value *operation, co_value *value)
 {
-    coi_program_step *step = step_of(ctx, graph, operation, 2), *other;
-    co_value         *after;
+    coi_needs after, before;
+    bool      has_memory = coi_needs_open(&after, graph->program);
 
-    if (step == NULL || (other = step_of(ctx, graph, before, 3)) == NULL)
-        return;
-    if (depends_on(graph, before, step)) {
-        coi_fail(
-            ctx, CO_VALUE_ERROR,
-            "argument 3 (before) of add_control_input depends on argument 2 (operation), %s at "
-            "line %d: they would wait for each other",
-            step->call, step->site.line);
-        return;
-    }
-    after = step->after != NULL ? co_tuple(ctx, (co_value *[]){ step->after, before }, 2) : before;
-    if (after == NULL)
-        return;
-    coi_ref(after);
-    coi_unref(&ctx->heap, step->after);
-    step->after = after;
-    graph->has_later = graph->has_later || other > step;
-    atomic_fetch_add(&graph->version, 1);
+    has_memory = coi_needs_open(&before, graph->program) && has_memory;
+    if (has_memory)
+        link_steps(ctx, graph, &after, operation, &before, value);
+    else
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for control dependencies");
+    coi_needs_close(&after);
+    coi_needs_close(&before);
 }
 
 co_code
@@ -586,6 +620,8 @@ co_add_control_input(co_context *ctx, co_value *operation, co_value *before)
         !coi_check_value(ctx, before, 3, "before") || !coi_graph_may_grow(ctx, ctx->capture->graph))
         return ctx->error.code;
     graph = ctx->capture->graph;
+    if (!check_operations(ctx, graph, operation, 2) || !check_operations(ctx, graph, before, 3))
+        return ctx->error.code;
     coi_lock_take(&graph->lock);
     add_control(ctx, graph, operation, before);
     coi_lock_give(&graph->lock);

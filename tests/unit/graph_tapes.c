@@ -36,6 +36,68 @@ CO_TEST(what_others_wait_for_is_brought_forward, "GR-5")
     }
 }
 
+CO_TEST(control_inputs_hold_for_all_of_a_structure, "GR-5")
+{
+    co_graph *graph = co_graph_new(ctx), *second = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value *v = co_variable(ctx, co_scalar_float(ctx, 1), NULL);
+        co_value *w = co_variable(ctx, co_scalar_float(ctx, 2), NULL);
+        co_value *reads[] = { co_variable_read(ctx, v), co_variable_read(ctx, w) }, *foreign = NULL;
+        co_value *writes[] = { co_assign(ctx, v, co_float(ctx, 10)),
+                               co_assign(ctx, w, co_float(ctx, 20)) };
+        co_session *session = co_session_open(ctx, NULL, NULL);
+
+        co_session_run(ctx, session, co_global_variables_initializer(ctx), NULL, 0);
+        CO_EXPECT_CODE(co_add_control_input(ctx, co_list(ctx, reads, 2), co_list(ctx, writes, 2)),
+                       CO_OK);
+        CO_EXPECT_CLOSE(number(ctx, session, reads[1]), 20, 0);
+        CO_EXPECT_CLOSE(number(ctx, session, v), 10, 0);
+        CO_EXPECT_CLOSE(number(ctx, session, reads[0]), 10, 0);
+        CO_EXPECT_CODE(co_add_control_input(ctx, writes[1], co_list(ctx, reads, 2)),
+                       CO_VALUE_ERROR);
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "wait for each other");
+        CO_GRAPH(ctx, second)
+        foreign = co_neg(ctx, co_scalar_float(ctx, 1));
+        CO_EXPECT_CODE(co_add_control_input(ctx, writes[1], co_args(ctx, writes[0], foreign)),
+                       CO_VALUE_ERROR);
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 3");
+        CO_EXPECT_CODE(co_add_control_input(ctx, co_args(ctx, writes[0], v), writes[1]),
+                       CO_VALUE_ERROR);
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 2");
+        CO_EXPECT_CODE(co_add_control_input(ctx, writes[1], co_no_args(ctx)), CO_VALUE_ERROR);
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 3");
+    }
+}
+
+static bool
+control_in_little_memory(co_context *ctx)
+{
+    co_graph *graph = co_graph_new(ctx);
+    bool      ok = false;
+
+    if (graph == NULL)
+        return false;
+    CO_GRAPH(ctx, graph)
+    {
+        co_value   *v = co_variable(ctx, co_scalar_float(ctx, 1), NULL), *read, *late;
+        co_session *session = co_session_open(ctx, NULL, NULL);
+
+        read = co_variable_read(ctx, v);
+        late = co_assign(ctx, v, co_float(ctx, 5));
+        ok = co_add_control_input(ctx, read, late) == CO_OK &&
+             co_session_run(ctx, session, co_global_variables_initializer(ctx), NULL, 0) != NULL &&
+             number(ctx, session, read) == 5;
+    }
+    return ok;
+}
+
+CO_TEST_BARE(want_of_memory_for_a_control_input_is_no_circle, "GR-5")
+{
+    CO_EXPECT_SURVIVES_NO_MEMORY(NULL, control_in_little_memory);
+}
+
 CO_TEST(a_gradient_that_waits_finds_its_tape, "GR-5 FN-8")
 {
     co_graph *graph = co_graph_new(ctx);
