@@ -22,6 +22,8 @@ typedef struct replay {
     /* By the same slot: all replicas gave one value, which is grouped as itself (DV-GROUP-4). NULL:
      * there was none so far. */
     bool *is_one;
+    bool  is_single; /* one call, outside a run: the slots are the caller's, who has no is_one, and
+                      * a graph may get more of them meanwhile */
 } replay;
 
 /* --- values of the run in the place of symbolic tensors --- */
@@ -127,10 +129,11 @@ static bool
 note_one(replay *r, const co_value *pattern)
 {
     uint64_t slot = coi_first_slot(r->program, pattern);
-    size_t   nbytes = r->program->num_slots + 1;
+    size_t   nbytes;
 
-    if (slot == UINT64_MAX)
+    if (slot == UINT64_MAX || r->is_single)
         return true;
+    nbytes = r->program->num_slots + 1;
     if (r->is_one == NULL) {
         if ((r->is_one = coi_small_alloc(&r->ctx->heap, nbytes)) == NULL) {
             coi_fail(r->ctx, CO_RESOURCE_EXHAUSTED,
@@ -244,7 +247,7 @@ replay_end(const replay *r)
 co_value *
 coi_program_result_type(co_context *ctx, const coi_program *program, co_value *args)
 {
-    replay    r = { ctx, program, slots_new(ctx, program), NULL, NULL };
+    replay    r = { ctx, program, slots_new(ctx, program), NULL, NULL, false };
     co_value *type = NULL;
 
     if (r.slots == NULL)
@@ -337,15 +340,11 @@ bool
 coi_program_run_step(co_context *ctx, const coi_program *program, const coi_program_step *step,
                      co_value **slots, int64_t *examples)
 {
-    replay r = { ctx, program, slots, examples, NULL };
-    bool   ok;
+    replay r = { ctx, program, slots, examples, NULL, true };
 
     coi_copy_site(&ctx->site, &step->site);
     ctx->call = step->call;
-    ok = run_step_on_device(&r, step);
-    if (r.is_one != NULL)
-        coi_small_free(&ctx->heap, r.is_one, program->num_slots + 1);
-    return ok;
+    return run_step_on_device(&r, step);
 }
 
 /* What no call after this one uses. */
@@ -425,7 +424,7 @@ co_value *
 coi_program_value(co_context *ctx, const coi_program *program, co_value **slots, int64_t *examples,
                   co_value *pattern)
 {
-    replay    r = { ctx, program, slots, examples, NULL };
+    replay    r = { ctx, program, slots, examples, NULL, true };
     co_value *value = coi_tree_map(ctx, pattern, value_or_none, &r);
 
     if (examples != NULL && value != NULL && coi_is_tree(pattern))
@@ -462,7 +461,7 @@ coi_program_replay_part(co_context *ctx, const coi_program *program, co_value *a
                         const bool *is_needed)
 {
     size_t       example_bytes = (program->num_slots + 1) * sizeof(int64_t);
-    replay       r = { ctx, program, slots_new(ctx, program), NULL, NULL };
+    replay       r = { ctx, program, slots_new(ctx, program), NULL, NULL, false };
     co_site_info site = ctx->site;
     co_value    *result = NULL;
 

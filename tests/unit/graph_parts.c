@@ -6,6 +6,8 @@
 
 #include "vector_support.h"
 
+#include <pthread.h>
+
 static co_value *
 run(co_context *ctx, co_session *session, co_value *fetches)
 {
@@ -174,6 +176,74 @@ CO_TEST(a_step_cannot_wait_for_what_waits_for_a_part_of_it, "GR-5")
 
         CO_EXPECT_CODE(co_add_control_input(ctx, rate, co_at(ctx, both, 0)), CO_VALUE_ERROR);
         CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "wait for each other");
+    }
+}
+
+static co_value *
+first_argument(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    return co_at(ctx, args, 0);
+}
+
+/* A condition has results of its own, though a run may give what it was given. */
+static co_value *
+chosen_argument(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 0);
+
+    (void)user;
+    return co_cond(ctx, co_less(ctx, x, co_float(ctx, 0)), first_argument, first_argument, args,
+                   NULL);
+}
+
+typedef struct growing {
+    co_context *ctx;
+    co_graph   *graph;
+    pthread_t   thread;
+    bool        ok;
+} growing;
+
+static void *
+grow(void *arg)
+{
+    growing *g = arg;
+
+    CO_GRAPH(g->ctx, g->graph)
+    {
+        for (int i = 0; i < 3000; ++i)
+            CO_BLOCK(g->ctx)
+                co_neg(g->ctx, co_scalar_float(g->ctx, 1));
+    }
+    g->ok = co_ok(g->ctx);
+    return NULL;
+}
+
+/* Replicas that give one value, which is grouped as itself, while another thread adds slots. */
+CO_TEST_WITH(a_graph_may_grow_while_a_step_gives_one_value, "GR-2", "cpus=2")
+{
+    co_strategy *m = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_graph    *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value   *x = co_neg(ctx, co_scalar_float(ctx, 3)), *each, *seen;
+        co_session *session = co_session_open(ctx, NULL, NULL);
+        growing     other = { .ctx = co_open_beside(ctx), .graph = graph };
+
+        each = co_run(ctx, m, chosen_argument, co_args(ctx, x), NULL);
+        CO_EXPECT_INT(co_value_kind(each), CO_KIND_PER_REPLICA);
+        each = co_local_results(ctx, m, each);
+        pthread_create(&other.thread, NULL, grow, &other);
+        for (int i = 0; i < 300; ++i)
+            CO_BLOCK(ctx) {
+                seen = run(ctx, session, each);
+                CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, seen, 1)), -3, 0);
+            }
+        pthread_join(other.thread, NULL);
+        CO_EXPECT_TRUE(other.ok);
+        co_close(other.ctx);
+        CO_EXPECT_OK(ctx);
     }
 }
 
