@@ -121,18 +121,38 @@ drop_spec(coi_heap *heap, void *attrs)
     coi_unref(heap, ((element_attrs *)attrs)->spec);
 }
 
-/* Threads that run one session share the iterators of its graph. */
+bool
+coi_turn_take(co_context *ctx, co_iterator *iterator)
+{
+    if (atomic_load(&iterator->turn_of) == ctx) {
+        coi_refuse_own(ctx);
+        return false;
+    }
+    coi_lock_take(&iterator->turn);
+    atomic_store(&iterator->turn_of, ctx);
+    return true;
+}
+
+void
+coi_turn_give(co_iterator *iterator)
+{
+    atomic_store(&iterator->turn_of, NULL);
+    coi_lock_give(&iterator->turn);
+}
+
+/* Threads that run one session share the iterators of its graph, wherever these were made. */
 static co_value *
 next_in_turn(co_context *ctx, co_iterator *iterator,
              co_value *(*next)(co_context *ctx, co_iterator *iterator))
 {
     co_value *element;
 
-    if (!iterator->in_graph || coi_is_capturing(ctx))
+    if (coi_is_capturing(ctx))
         return next(ctx, iterator);
-    coi_lock_take(&iterator->turn);
+    if (!coi_turn_take(ctx, iterator))
+        return NULL;
     element = next(ctx, iterator);
-    coi_lock_give(&iterator->turn);
+    coi_turn_give(iterator);
     return element;
 }
 
