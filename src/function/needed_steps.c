@@ -69,7 +69,7 @@ coi_is_wanted(coi_needs *needs, const co_value *value)
     return !coi_tree_all(value, is_unwanted, needs);
 }
 
-/* The steps that take a tape need the one that begins it, which is before them. */
+/* Steps about a tape need the one that begins it, which is before them. */
 static void
 need_tape(coi_needs *needs, size_t at)
 {
@@ -91,7 +91,7 @@ want_operands(coi_needs *needs, size_t i)
 
     if (step->after != NULL)
         coi_want_all(needs, step->after);
-    if (step->op->takes_tape)
+    if (step->tape != 0 && step->op != &coi_op_tape_begin)
         need_tape(needs, i);
     if (step->op->want_operands != NULL && !needs->is_whole)
         return step->op->want_operands(needs, step);
@@ -139,7 +139,7 @@ need_surroundings(coi_needs *needs)
         else if (step->op == &coi_op_tape_begin)
             open += is_needed[i];
         else if (step->op == &coi_op_watch)
-            is_needed[i] = open > 0 && coi_tree_all(step->in[0], is_there, needs);
+            is_needed[i] = is_needed[i] || (open > 0 && coi_tree_all(step->in[0], is_there, needs));
         else if (step->ends_tape)
             open -= is_needed[i];
     }
@@ -155,10 +155,9 @@ need_ends(coi_needs *needs)
     for (size_t i = 0; i < needs->num_steps; ++i) {
         if (steps[i].op != &coi_op_tape_end)
             continue;
-        needs->is_needed[i] = false;
         for (size_t k = i; k > 0 && steps[i].tape != 0; --k)
             if (steps[k - 1].op == &coi_op_tape_begin && steps[k - 1].tape == steps[i].tape)
-                needs->is_needed[i] = needs->is_needed[k - 1];
+                needs->is_needed[i] = needs->is_needed[i] || needs->is_needed[k - 1];
     }
 }
 

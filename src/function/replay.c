@@ -310,6 +310,8 @@ run_step(replay *r, const coi_program_step *step)
         in[i] = step->is_plain ? leaf(r->ctx, step->in[i], r) : value_of(r, step->in[i], leaf);
         ok = in[i] != NULL;
     }
+    if (!ok && r->ctx->error.code == CO_OK)
+        coi_fail(r->ctx, CO_INTERNAL, "%s is run before what it needs", step->call);
     r->ctx->tape_number = step->tape;
     ok = ok && run_call(r, step, in);
     r->ctx->tape_number = tape;

@@ -189,6 +189,32 @@ CO_TEST(a_gradient_is_brought_forward_with_its_tape, "GR-5 FN-8")
     }
 }
 
+CO_TEST(the_calls_of_tapes_are_operations_that_can_be_fetched, "GR-2")
+{
+    co_graph *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value   *x = co_placeholder(ctx, CO_FLOAT32, NULL, 0), *y, *watch, *end, *group, *seen;
+        co_session *session = co_session_open(ctx, NULL, NULL);
+        co_feed     feed = { x, co_float(ctx, 3) };
+
+        co_tape_begin_persistent(ctx);
+        co_watch(ctx, x);
+        watch = co_last_operation(ctx);
+        y = co_gradient(ctx, co_square(ctx, x), x);
+        co_tape_end(ctx);
+        end = co_last_operation(ctx);
+        group = co_group(ctx, co_args(ctx, end, watch));
+        CO_EXPECT_INT(co_value_kind(co_session_run(ctx, session, end, &feed, 1)), CO_KIND_NONE);
+        CO_EXPECT_INT(co_value_kind(co_session_run(ctx, session, watch, &feed, 1)), CO_KIND_NONE);
+        CO_EXPECT_INT(co_value_kind(co_session_run(ctx, session, group, &feed, 1)), CO_KIND_NONE);
+        seen = co_session_run(ctx, session, co_args(ctx, group, y), &feed, 1);
+        CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, seen, 1)), 6, 0);
+        CO_EXPECT_OK(ctx);
+    }
+}
+
 /* The gradient of a gradient, of which the inner one has a tape that ends with its block. */
 static co_value *
 end_with_block(co_context *ctx, co_value *args, void *user)
