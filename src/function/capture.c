@@ -315,12 +315,15 @@ note_argument(co_context *ctx, co_value *leaf, void *arg)
 coi_capture_pause
 coi_capture_suspend(co_context *ctx)
 {
-    coi_capture_pause pause = { ctx->capture,   ctx->type_recorder, ctx->tapes,  ctx->infers_types,
-                                ctx->recording, ctx->in_graph,      ctx->special };
+    coi_capture_pause pause = {
+        ctx->capture,   ctx->type_recorder, ctx->tapes,   ctx->infers_types,
+        ctx->recording, ctx->in_graph,      ctx->special, ctx->unbegun_tapes
+    };
 
     ctx->capture = NULL;
     ctx->type_recorder = NULL;
     ctx->tapes = NULL;
+    ctx->unbegun_tapes = 0;
     ctx->infers_types = ctx->recording = ctx->in_graph = false;
     ctx->special = (uint8_t)(ctx->special & ~COI_SPECIAL_CAPTURE);
     return pause;
@@ -333,6 +336,7 @@ coi_capture_resume(co_context *ctx, const coi_capture_pause *pause)
     ctx->capture = pause->capture;
     ctx->type_recorder = pause->recorder;
     ctx->tapes = pause->tapes;
+    ctx->unbegun_tapes = pause->unbegun_tapes;
     ctx->infers_types = pause->infers_types;
     ctx->in_graph = pause->in_graph;
     ctx->recording = pause->recording;

@@ -465,6 +465,7 @@ coi_program_replay_part(co_context *ctx, const coi_program *program, co_value *a
     size_t       example_bytes = (program->num_slots + 1) * sizeof(int64_t);
     replay       r = { ctx, program, slots_new(ctx, program), NULL, NULL, false };
     co_site_info site = ctx->site;
+    size_t       unbegun_tapes = ctx->unbegun_tapes;
     co_value    *result = NULL;
 
     if (r.slots != NULL && program->has_examples &&
@@ -490,6 +491,7 @@ coi_program_replay_part(co_context *ctx, const coi_program *program, co_value *a
     if (r.examples != NULL)
         coi_small_free(&ctx->heap, r.examples, example_bytes);
     co_block_end(ctx);
+    ctx->unbegun_tapes = unbegun_tapes; /* of tapes that are over with the block */
     coi_copy_site(&ctx->site, &site);
     return result != NULL ? coi_own(ctx, result) : NULL;
 }

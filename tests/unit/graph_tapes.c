@@ -255,6 +255,75 @@ CO_TEST(a_tape_that_ended_with_its_block_is_not_taken_for_another, "GR-2 FN-8")
     CO_EXPECT_OK(ctx);
 }
 
+static co_value *
+square_gradient(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 0);
+
+    (void)user;
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    return co_gradient(ctx, co_square(ctx, x), x);
+}
+
+/* Whether a gradient ends its tape. */
+static bool
+ends_its_tape(co_context *ctx)
+{
+    co_value *x = co_scalar_float(ctx, 3);
+    bool      ok;
+
+    if (co_item_float(ctx, square_gradient(ctx, co_args(ctx, x), NULL)) != 6)
+        return false;
+    co_watch(ctx, x);
+    ok = co_error(ctx)->code == CO_RUNTIME_ERROR;
+    co_clear(ctx);
+    CO_EXPECT_TRUE(ok);
+    return ok;
+}
+
+static bool
+tapes_in_little_memory(co_context *ctx, bool in_graph)
+{
+    co_graph    *graph = co_graph_new(ctx);
+    co_value    *x = co_scalar_float(ctx, 3), *dx = NULL;
+    co_session  *session = graph != NULL ? co_session_open(ctx, graph, NULL) : NULL;
+    co_function *f = co_function_of(ctx, square_gradient, NULL, NULL);
+
+    if (session == NULL || f == NULL || x == NULL)
+        return false;
+    CO_GRAPH(ctx, graph)
+    dx = square_gradient(ctx, co_args(ctx, x), NULL);
+    if (dx == NULL)
+        return false;
+    if ((in_graph ? co_session_run(ctx, session, dx, NULL, 0) : co_call(ctx, f, co_args(ctx, x))) ==
+        NULL) {
+        if (co_error(ctx)->code != CO_RESOURCE_EXHAUSTED)
+            return false;
+        co_clear(ctx); /* the one that failed is over: it has left nothing behind */
+    }
+    return ends_its_tape(ctx);
+}
+
+static bool
+graph_tapes_in_little_memory(co_context *ctx)
+{
+    return ctx != NULL && tapes_in_little_memory(ctx, true);
+}
+
+static bool
+function_tapes_in_little_memory(co_context *ctx)
+{
+    return ctx != NULL && tapes_in_little_memory(ctx, false);
+}
+
+CO_TEST_BARE(a_tape_that_had_no_memory_does_not_count_after_the_run, "GR-2 FN-10")
+{
+    (void)ctx;
+    CO_EXPECT_SURVIVES_NO_MEMORY(NULL, graph_tapes_in_little_memory);
+    CO_EXPECT_SURVIVES_NO_MEMORY(NULL, function_tapes_in_little_memory);
+}
+
 CO_TEST(tapes_of_a_graph_that_is_entered_again_are_others, "GR-2 CTX-7")
 {
     co_graph *graph = co_graph_new(ctx);
