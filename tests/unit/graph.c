@@ -262,6 +262,24 @@ CO_TEST(errors_have_the_line_of_the_operation, "GR-2")
     }
 }
 
+CO_TEST(the_error_of_a_fetched_variable_has_the_line_of_the_run, "GR-2 GR-3")
+{
+    co_graph *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value   *v = co_variable(ctx, co_scalar_float(ctx, 3), NULL);
+        co_value   *both = co_args(ctx, co_square(ctx, co_scalar_float(ctx, 3)), v);
+        co_session *session = co_session_open(ctx, graph, NULL);
+        int         line = __LINE__ + 1;
+        co_value   *result = co_session_run(ctx, session, both, NULL, 0);
+
+        CO_EXPECT_NULL(result);
+        CO_EXPECT_INT(co_error(ctx)->line, line);
+        CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "no value yet");
+    }
+}
+
 /* --- variables --- */
 
 CO_TEST(variables_have_no_value_before_their_initializer_ran, "GR-3")
