@@ -27,13 +27,6 @@ own_first(co_context *ctx, co_graph *graph)
     return true;
 }
 
-/* Whether a value was made in it: operations are what makes values. */
-static bool
-has_worked(const co_context *ctx)
-{
-    return atomic_load(&ctx->heap.live) != 0 || ctx->heap.next_dead != 0;
-}
-
 co_code
 co_v1_disable_eager_execution(co_context *ctx)
 {
@@ -46,7 +39,7 @@ co_v1_disable_eager_execution(co_context *ctx)
         return coi_fail(ctx, CO_RUNTIME_ERROR,
                         "v1_disable_eager_execution is called inside a scope, step or captured "
                         "function; call it right after co_open");
-    if (has_worked(ctx))
+    if (coi_heap_was_used(&ctx->heap)) /* operations are what makes values */
         return coi_fail(
             ctx, CO_VALUE_ERROR,
             "v1_disable_eager_execution is called after values were made; call it right "

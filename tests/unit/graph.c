@@ -45,6 +45,7 @@ CO_TEST(operators_add_to_the_graph_and_a_session_computes, "GR-1 GR-2")
 CO_TEST(a_context_changes_its_mode_before_the_first_operation_only, "GR-1")
 {
     co_context *other = co_open_beside(ctx), *third = co_open_beside(ctx);
+    co_context *fourth = co_open_beside(ctx);
     co_value   *x;
 
     CO_EXPECT_TRUE(co_executing_eagerly(other));
@@ -65,10 +66,15 @@ CO_TEST(a_context_changes_its_mode_before_the_first_operation_only, "GR-1")
     CO_EXPECT_CODE(co_v1_disable_eager_execution(third), CO_VALUE_ERROR);
     CO_EXPECT_ERROR(third, CO_VALUE_ERROR, "right after co_open");
     CO_EXPECT_CLOSE(co_item_float(third, x), 3, 0);
+    CO_BLOCK(fourth)
+        co_scalar_float(fourth, 1); /* which is gone afterwards */
+    CO_EXPECT_CODE(co_v1_disable_eager_execution(fourth), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(fourth, CO_VALUE_ERROR, "right after co_open");
     CO_EXPECT_CODE(co_v1_enable_eager_execution(NULL), CO_INVALID_ARGUMENT);
     CO_EXPECT_CODE(co_v1_disable_eager_execution(NULL), CO_INVALID_ARGUMENT);
     co_close(other);
     co_close(third);
+    co_close(fourth);
 }
 
 /* Counts starts of operators, but for those that make tensors of data. */
