@@ -107,49 +107,10 @@ check_graph(co_context *ctx, const co_graph *graph)
     return coi_check_object(ctx, graph, &coi_graph_class, 2, "graph");
 }
 
-/* What is restored where a graph is left, or an init_scope. */
-typedef struct left_capture {
-    coi_capture_pause pause;
-    co_graph         *graph; /* a reference; NULL: none */
-} left_capture;
-
-static void
-leave(co_context *ctx, void *user)
-{
-    left_capture *left = user;
-
-    coi_capture_resume(ctx, &left->pause);
-    coi_unref(&ctx->heap, left->graph);
-    coi_free(&ctx->runtime->memory, left, sizeof(*left));
-}
-
-/* Push an entry in which ctx captures for `graph`, or is eager (NULL): its id; 0 with an error. */
-static uint64_t
-enter(co_context *ctx, coi_entry_kind kind, co_graph *graph)
-{
-    left_capture *left = coi_calloc(&ctx->runtime->memory, sizeof(*left));
-    coi_entry    *entry = left != NULL ? coi_push(ctx, kind, NULL) : NULL;
-
-    if (entry == NULL) {
-        coi_free(&ctx->runtime->memory, left, sizeof(*left));
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to enter a graph");
-        return 0;
-    }
-    left->pause = coi_capture_suspend(ctx);
-    entry->undo = leave;
-    entry->user = left;
-    if (graph != NULL) {
-        coi_ref(graph);
-        left->graph = graph;
-        coi_capture_enter(ctx, graph->capture);
-    }
-    return entry->id;
-}
-
 static uint64_t
 enter_graph(co_context *ctx, co_graph *graph)
 {
-    uint64_t id = check_graph(ctx, graph) ? enter(ctx, COI_ENTRY_GRAPH, graph) : 0;
+    uint64_t id = check_graph(ctx, graph) ? coi_capture_push(ctx, COI_ENTRY_GRAPH, graph) : 0;
 
     if (id != 0) /* CTX-7 */
         ctx->mode = (coi_mode){ .num_replicas = 1, .update_id = -1 };
@@ -190,29 +151,18 @@ co_graph_end(co_context *ctx)
     return end_entry(ctx, COI_ENTRY_GRAPH);
 }
 
-static uint64_t
-enter_init_scope(co_context *ctx)
-{
-    const coi_capture *graph = coi_graph_around(ctx);
-    uint64_t           id = enter(ctx, COI_ENTRY_INIT_SCOPE, graph != NULL ? graph->graph : NULL);
-
-    if (id != 0 && graph != NULL && ctx->mode.step != NULL)
-        ctx->mode = (coi_mode){ .num_replicas = 1, .update_id = -1 }; /* a graph has no steps */
-    return id;
-}
-
 co_statement
 co_statement_init_scope(co_context *ctx)
 {
     COI_ENTER(ctx, "init_scope_begin", ((co_statement){ ctx, 0 }));
-    return coi_entry_statement(ctx, enter_init_scope(ctx));
+    return coi_entry_statement(ctx, coi_init_scope_push(ctx));
 }
 
 co_code
 co_init_scope_begin(co_context *ctx)
 {
     COI_ENTER_CODE(ctx, "init_scope_begin");
-    enter_init_scope(ctx);
+    coi_init_scope_push(ctx);
     return ctx->error.code;
 }
 

@@ -76,6 +76,11 @@ coi_graph_around(const co_context *ctx)
  * block, or NULL with an error. */
 co_value *coi_graph_call(co_context *ctx, coi_program *program, co_value *args);
 
+/* Push an entry in which ctx captures for `graph`, or is eager (NULL): its id; 0 with an error. */
+uint64_t coi_capture_push(co_context *ctx, coi_entry_kind kind, co_graph *graph);
+/* init_scope.c. The same for the graph around what ctx captures, or none: CO_INIT_SCOPE. */
+uint64_t coi_init_scope_push(co_context *ctx);
+
 /* capture.c */
 coi_capture *coi_capture_of_graph(co_context *ctx, co_graph *graph);
 void         coi_capture_free(coi_memory *memory, coi_capture *capture);
