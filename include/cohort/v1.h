@@ -160,7 +160,7 @@ CO_API co_code co_control_dependencies_end(co_context *ctx);
 CO_API co_code co_add_control_input(co_context *ctx, co_value *operation, co_value *before);
 
 /** `with init_scope()`: in the body calls are outside the functions that are being captured, in the
- * graph around them or eager, and tapes do not record. */
+ * graph around them or eager; tapes do not record, and control dependencies do not hold. */
 #define CO_INIT_SCOPE(ctx) CO_STATEMENT_IF(co_statement_init_scope(ctx))
 /** For CO_INIT_SCOPE. */
 CO_API co_statement co_statement_init_scope(co_context *ctx);

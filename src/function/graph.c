@@ -92,6 +92,7 @@ coi_graph_note_step(co_context *ctx, coi_program *program, const co_graph *graph
 typedef struct left_capture {
     coi_capture_pause pause;
     co_graph         *graph; /* a reference; NULL: none */
+    co_value         *after; /* what its calls came after, which those who entered that hold */
 } left_capture;
 
 static void
@@ -100,6 +101,8 @@ leave(co_context *ctx, void *user)
     left_capture *left = user;
 
     coi_capture_resume(ctx, &left->pause);
+    if (left->graph != NULL)
+        left->graph->capture->after = left->after;
     coi_unref(&ctx->heap, left->graph);
     coi_free(&ctx->runtime->memory, left, sizeof(*left));
 }
@@ -120,6 +123,7 @@ coi_capture_push(co_context *ctx, coi_entry_kind kind, co_graph *graph)
     entry->user = left;
     if (graph != NULL) {
         left->graph = graph;
+        left->after = graph->capture->after;
         coi_ref(graph);
         coi_capture_enter(ctx, graph->capture);
     }

@@ -10,7 +10,10 @@ coi_init_scope_push(co_context *ctx)
     co_graph          *graph = around != NULL ? around->graph : NULL;
     uint64_t           id = coi_capture_push(ctx, COI_ENTRY_INIT_SCOPE, graph);
 
-    if (id != 0 && graph != NULL && ctx->mode.step != NULL)
+    if (id == 0 || graph == NULL)
+        return id;
+    graph->capture->after = NULL; /* control dependencies do not hold inside */
+    if (ctx->mode.step != NULL)
         ctx->mode = (coi_mode){ .num_replicas = 1, .update_id = -1 }; /* a graph has no steps */
     return id;
 }

@@ -391,6 +391,38 @@ CO_TEST(control_dependencies_order_operations, "GR-5")
     }
 }
 
+static co_value *
+read_it(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    return co_variable_read(ctx, user);
+}
+
+CO_TEST(control_dependencies_do_not_hold_in_an_init_scope, "GR-5 CTX-7")
+{
+    co_graph *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value   *v = co_variable(ctx, co_scalar_float(ctx, 1), NULL), *after = NULL;
+        co_value   *more = co_assign_add(ctx, v, co_float(ctx, 1)), *inside = NULL, *called = NULL;
+        co_session *session = co_session_open(ctx, NULL, NULL);
+
+        run(ctx, session, co_global_variables_initializer(ctx));
+        CO_CONTROL_DEPENDENCIES(ctx, more)
+        {
+            CO_INIT_SCOPE(ctx)
+            inside = co_variable_read(ctx, v);
+            called = co_init_scope(ctx, read_it, NULL, v);
+            after = co_variable_read(ctx, v);
+        }
+        CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, inside)), 1, 0);
+        CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, called)), 1, 0);
+        CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, after)), 2, 0);
+        CO_EXPECT_OK(ctx);
+    }
+}
+
 CO_TEST(a_final_graph_takes_nothing_more, "GR-5")
 {
     co_graph *graph = co_graph_new(ctx);
