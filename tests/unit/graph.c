@@ -324,6 +324,32 @@ CO_TEST(variables_have_no_value_before_their_initializer_ran, "GR-3")
     }
 }
 
+CO_TEST(a_graph_uses_and_fetches_variables_of_other_places, "GR-2")
+{
+    co_graph *graph = co_graph_new(ctx), *second = co_graph_new(ctx);
+    co_value *eager = co_variable(ctx, co_scalar_float(ctx, 5), NULL), *foreign = NULL;
+
+    CO_GRAPH(ctx, second)
+    foreign = co_variable(ctx, co_scalar_float(ctx, 7), NULL);
+    CO_GRAPH(ctx, graph)
+    {
+        co_session *session = co_session_open(ctx, graph, NULL);
+        co_value   *sum = co_add(ctx, eager, foreign), *more;
+
+        CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, eager)), 5, 0);
+        CO_EXPECT_NULL(run(ctx, session, sum));
+        CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "no value yet");
+        CO_EXPECT_NULL(co_variable_initializer(ctx, foreign));
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "not of the current graph");
+        CO_GRAPH(ctx, second)
+        run(ctx, co_session_open(ctx, NULL, NULL), co_global_variables_initializer(ctx));
+        CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, sum)), 12, 0);
+        more = co_assign_add(ctx, eager, co_float(ctx, 1));
+        run(ctx, session, more);
+    }
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_variable_read(ctx, eager)), 6, 0);
+}
+
 CO_TEST_WITH(variables_of_strategies_are_initialized_on_all_replicas, "GR-3 VAR-NEW-4", "cpus=2")
 {
     co_strategy *m = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
