@@ -111,6 +111,16 @@ making_close(making *m)
     coi_needs_close(&m->needs);
 }
 
+static bool
+all_are(const bool *flags, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n && flags[i])
+        ++i;
+    return i == n;
+}
+
 /* As much of a run as is needed. */
 static bool
 take_part(const coi_session_plan *plan, making *m, coi_program_step *copy)
@@ -124,6 +134,10 @@ take_part(const coi_session_plan *plan, making *m, coi_program_step *copy)
     if (!coi_graph_run_needed(&m->needs, copy, &is_needed, &part->num_calls)) {
         coi_free(plan->memory, part, sizeof(*part));
         return false;
+    }
+    if (is_needed != NULL && all_are(is_needed, part->num_calls - 1)) {
+        coi_free(plan->memory, is_needed, part->num_calls);
+        is_needed = NULL; /* a program that runs whole has plans (function/plan.h) */
     }
     part->attrs.is_needed = is_needed;
     copy->attrs = part;

@@ -4,6 +4,8 @@
  */
 #include <cohort/v1.h>
 
+#include "function/plan.h"
+#include "strategy/graph_run.h"
 #include "vector_support.h"
 
 #include <pthread.h>
@@ -176,6 +178,53 @@ CO_TEST(a_step_cannot_wait_for_what_waits_for_a_part_of_it, "GR-5")
 
         CO_EXPECT_CODE(co_add_control_input(ctx, rate, co_at(ctx, both, 0)), CO_VALUE_ERROR);
         CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "wait for each other");
+    }
+}
+
+/* How often the plans of the step of a graph's run were used. */
+static int64_t
+plan_runs(const co_graph *graph)
+{
+    co_function_stats stats = CO_FUNCTION_STATS_INIT;
+
+    for (size_t i = 0; i < graph->program->num_steps; ++i)
+        if (graph->program->steps[i].op == &coi_op_run_in_graph)
+            coi_regions_count(
+                ((coi_graph_run_attrs *)graph->program->steps[i].attrs)->run->programs[0], &stats);
+    return (int64_t)stats.plan_runs;
+}
+
+static co_value *
+chain_and_sum(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 0);
+
+    (void)user;
+    for (int i = 0; i < 5; ++i)
+        x = co_tanh(ctx, co_add(ctx, x, co_float(ctx, 0.25)));
+    return co_args(ctx, x, co_reduce_sum(ctx, x, CO_ALL_AXES, false));
+}
+
+CO_TEST(a_step_that_is_needed_whole_runs_by_plans, "GR-2 FN-2")
+{
+    co_strategy *one = co_v1_one_device_strategy(ctx, NULL);
+    co_graph    *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value   *x = co_placeholder(ctx, CO_FLOAT32, CO_SHAPE(8)), *both, *first, *seen;
+        co_session *session = co_session_open(ctx, NULL, NULL);
+        co_feed     feed = { x, vector(ctx, 1, 8) };
+
+        both = co_run(ctx, one, chain_and_sum, co_args(ctx, x), NULL);
+        first = co_session_run(ctx, session, co_at(ctx, both, 0), &feed, 1);
+        CO_EXPECT_INT(plan_runs(graph), 0); /* a part of the calls */
+        for (int i = 0; i < 3; ++i) {
+            seen = co_session_run(ctx, session, both, &feed, 1);
+            CO_EXPECT_CLOSE(element(ctx, co_at(ctx, seen, 0), 7), element(ctx, first, 7), 0);
+        }
+        CO_EXPECT_INT(plan_runs(graph), 2);
+        CO_EXPECT_OK(ctx);
     }
 }
 
