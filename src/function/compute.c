@@ -60,7 +60,7 @@ take_step(computing *c, size_t i)
 {
     const coi_program_step *step = &c->program->steps[i];
 
-    if ((step->op->writes & ~(unsigned)CO_RESOURCE_RANDOM) != 0) {
+    if ((coi_step_writes(step) & ~(unsigned)CO_RESOURCE_RANDOM) != 0) {
         coi_fail(c->ctx, CO_VALUE_ERROR,
                  "%s depends on %s, which happens when the captured function runs, not while it is "
                  "captured; make the variable outside the function",
@@ -104,7 +104,7 @@ find_steps(computing *c)
     for (size_t i = c->program->num_steps; i > 0; --i) {
         const coi_program_step *step = &c->program->steps[i - 1];
 
-        assigns = assigns || (step->op->writes & CO_RESOURCE_VARIABLE) != 0;
+        assigns = assigns || (coi_step_writes(step) & CO_RESOURCE_VARIABLE) != 0;
         if (!coi_tree_all(step->result, is_not_needed, c) && !take_step(c, i - 1))
             return false;
     }

@@ -94,6 +94,8 @@ bool coi_program_finish(co_context *ctx, coi_program *program, co_value *result)
 /* control_flow.c. Whether a call of the program, or of one that it holds, reads or writes one of
  * these resources. */
 bool coi_program_acts_on(const coi_program *program, unsigned resources);
+/* The resources that a call writes, or one of the programs that it holds. */
+unsigned coi_step_writes(const coi_program_step *step);
 
 /* Whether there is a symbolic tensor in a value. */
 bool coi_has_symbols(const co_value *value);

@@ -67,7 +67,7 @@ say_lost(co_context *ctx, const coi_program *program)
     for (size_t i = 0; ok && i < program->num_steps; ++i) {
         const coi_program_step *step = &program->steps[i];
 
-        if (needs.is_needed[i] || (step->op->writes & CO_RESOURCE_VARIABLE) == 0)
+        if (needs.is_needed[i] || (coi_step_writes(step) & CO_RESOURCE_VARIABLE) == 0)
             continue;
         coi_log_line(&ctx->runtime->log, CO_LOG_WARNING,
                      "%s:%d: %s in a step of a graph never runs, because nothing that the step "

@@ -9,6 +9,7 @@
 #include "vector_support.h"
 
 #include <pthread.h>
+#include <string.h>
 
 static co_value *
 run(co_context *ctx, co_session *session, co_value *fetches)
@@ -294,6 +295,94 @@ CO_TEST_WITH(a_graph_may_grow_while_a_step_gives_one_value, "GR-2", "cpus=2")
         co_close(other.ctx);
         CO_EXPECT_OK(ctx);
     }
+}
+
+/* --- effects inside conditions and functions --- */
+
+static co_value *
+add_one(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    return co_assign_add(ctx, user, co_float(ctx, 1));
+}
+
+static co_value *
+lose_in_condition(co_context *ctx, co_value *args, void *user)
+{
+    co_cond(ctx, co_less(ctx, co_at(ctx, args, 0), co_float(ctx, 0)), add_one, add_one, NULL, user);
+    return co_at(ctx, args, 0);
+}
+
+static co_value *
+lose_in_function(co_context *ctx, co_value *args, void *user)
+{
+    co_call(ctx, co_function_of(ctx, add_one, user, NULL), co_no_args(ctx));
+    return co_at(ctx, args, 0);
+}
+
+static int num_warnings;
+
+static void
+count_warnings(co_log_level level, const char *line, void *user)
+{
+    (void)user;
+    if (level == CO_LOG_WARNING && strstr(line, "never runs") != NULL)
+        ++num_warnings;
+}
+
+CO_TEST_BARE(an_assignment_that_never_runs_is_logged_wherever_it_is, "GR-2")
+{
+    co_options options = CO_OPTIONS_INIT;
+    co_graph  *graph;
+
+    options.settings = "log=warning";
+    options.log = count_warnings;
+    ctx = co_open_with(&options);
+    graph = co_graph_new(ctx);
+    num_warnings = 0;
+    CO_GRAPH(ctx, graph)
+    {
+        co_strategy *one = co_v1_one_device_strategy(ctx, NULL);
+        co_value    *v = co_variable(ctx, co_scalar_float(ctx, 0), NULL);
+        co_value    *x = co_placeholder(ctx, CO_FLOAT32, NULL, 0);
+
+        co_run(ctx, one, lose_in_condition, co_args(ctx, x), v);
+        CO_EXPECT_INT(num_warnings, 1);
+        co_run(ctx, one, lose_in_function, co_args(ctx, x), v);
+        CO_EXPECT_INT(num_warnings, 2);
+        CO_EXPECT_OK(ctx);
+    }
+    co_close(ctx);
+}
+
+/* A variable whose initial value would be computed while capturing, with an assignment inside. */
+static co_value *
+make_of_effect(co_context *ctx, co_value *args, void *user)
+{
+    co_value **variables = user, *less;
+
+    less = co_less(ctx, co_scalar_float(ctx, 1), co_float(ctx, 0));
+    if (variables[1] == NULL)
+        variables[1] = co_variable(ctx, co_cond(ctx, less, add_one, add_one, NULL, variables[0]),
+                                   NULL);
+    return co_at(ctx, args, 0);
+}
+
+CO_TEST(an_initial_value_does_not_assign_while_capturing, "FN-6 FN-7 GR-3")
+{
+    co_strategy *one = co_v1_one_device_strategy(ctx, NULL);
+    co_graph    *graph = co_graph_new(ctx);
+    co_value    *x = co_scalar_float(ctx, 1), *two[2] = { co_variable(ctx, x, NULL), NULL };
+
+    CO_EXPECT_NULL(co_call(ctx, co_function_of(ctx, make_of_effect, two, NULL), co_args(ctx, x)));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "captured function");
+    two[1] = NULL;
+    CO_GRAPH(ctx, graph)
+    {
+        CO_EXPECT_NULL(co_run(ctx, one, make_of_effect, co_args(ctx, x), two));
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
+    }
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_variable_read(ctx, two[0])), 1, 0);
 }
 
 /* --- variables that parts make --- */
