@@ -243,7 +243,6 @@ const coi_op coi_op_placeholder = {
 static co_value *
 replay_default(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
 {
-    (void)ctx;
     (void)attrs;
     (void)num_in;
     return co_identity(ctx, in[0]);
