@@ -5,6 +5,8 @@
 #include "function/function.h"
 #include "function/value_tree.h"
 
+#include <string.h>
+
 /* The type of what is no tensor: it says no more than that there is a value. */
 static co_value *
 some_value(co_context *ctx)
@@ -220,6 +222,13 @@ is_tensor_spec(const co_value *leaf, void *arg)
 /* Elements that one function may take: a loop until the end of input has no end while capturing. */
 #define MOST_NEXT 4096
 
+/* A graph lives long and has as many calls as it is given; only co_next is made for such loops. */
+static bool
+may_be_endless(const co_context *ctx)
+{
+    return !ctx->capture->is_graph || strcmp(ctx->call, "next") == 0;
+}
+
 static bool
 may_capture_next(co_context *ctx, const co_iterator *iterator)
 {
@@ -228,12 +237,15 @@ may_capture_next(co_context *ctx, const co_iterator *iterator)
                  "%s gives elements with datasets in them, which a captured function cannot take; "
                  "take them outside",
                  ctx->call);
-    else if (++ctx->capture->num_next > MOST_NEXT)
+    else if (may_be_endless(ctx) && ++ctx->capture->num_next > MOST_NEXT)
         coi_fail(ctx, CO_RUNTIME_ERROR,
-                 "%s is called more than %d times by one captured function; a loop until the end "
-                 "of input, as CO_EACH, has no end while it is captured: use co_for_each, or let "
-                 "the function take one element, and call it in the loop",
-                 ctx->call, MOST_NEXT);
+                 "%s is called more than %d times by one %s; a loop until the end of input, as "
+                 "CO_EACH, has no end while it is captured: %s",
+                 ctx->call, MOST_NEXT, ctx->capture->is_graph ? "graph" : "captured function",
+                 ctx->capture->is_graph
+                     ? "add one co_get_next, and let a session run it in the loop"
+                     : "use co_for_each, or let the function take one element, and call it in the "
+                       "loop");
     return ctx->error.code == CO_OK;
 }
 

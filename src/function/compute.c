@@ -53,6 +53,13 @@ forget_leaf(const co_value *leaf, void *arg)
     return true;
 }
 
+/* What is being captured, in messages. */
+static const char *
+captured(const computing *c)
+{
+    return coi_in_graph(c->ctx) ? "part of the graph" : "captured function";
+}
+
 /* One step that the value depends on: its operands are needed instead. False with an error where it
  * has an effect that the others must not see yet. */
 static bool
@@ -62,9 +69,9 @@ take_step(computing *c, size_t i)
 
     if ((coi_step_writes(step) & ~(unsigned)CO_RESOURCE_RANDOM) != 0) {
         coi_fail(c->ctx, CO_VALUE_ERROR,
-                 "%s depends on %s, which happens when the captured function runs, not while it is "
-                 "captured; make the variable outside the function",
-                 c->what, step->call);
+                 "%s depends on %s, which happens when the %s runs, not while it is captured; make "
+                 "the variable outside of it",
+                 c->what, step->call, captured(c));
         return false;
     }
     c->is_made[i] = true;
@@ -79,17 +86,17 @@ check_operands(computing *c, bool assigns)
 {
     if (assigns && c->reads_variables) {
         coi_fail(c->ctx, CO_VALUE_ERROR,
-                 "%s reads a variable, and the captured function assigns one before, which has not "
-                 "happened yet while it is captured; make the variable outside the function",
-                 c->what);
+                 "%s reads a variable, and the %s assigns one before, which has not happened yet "
+                 "while it is captured; make the variable outside of it",
+                 c->what, captured(c));
         return false;
     }
     for (uint32_t slot = 0; slot < c->program->num_slots; ++slot)
         if (c->is_needed[slot]) { /* and no step computes it */
             coi_fail(c->ctx, CO_VALUE_ERROR,
-                     "%s depends on an argument of the captured function, which differs between "
-                     "calls; make it of constants, or make the variable outside the function",
-                     c->what);
+                     "%s depends on an argument of the %s, which differs between calls; make it of "
+                     "constants, or make the variable outside of it",
+                     c->what, captured(c));
             return false;
         }
     return true;

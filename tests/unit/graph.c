@@ -892,6 +892,24 @@ CO_TEST_WITH(iterators_are_initialized_by_an_operation, "ITER1-INIT-1 ITER1-INIT
     }
 }
 
+CO_TEST(a_graph_takes_as_many_elements_as_it_is_asked_for, "GR-1")
+{
+    co_graph *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_iterator *it = co_make_initializable_iterator(ctx, co_dataset_range(ctx, 0, 9, 1));
+
+        for (int i = 0; i < 5000 && co_ok(ctx); ++i)
+            CO_BLOCK(ctx)
+                co_get_next(ctx, it);
+        CO_EXPECT_OK(ctx);
+        while (co_next(ctx, it) != NULL) /* has no end here */
+            ;
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "one graph");
+    }
+}
+
 static co_value *
 sum_of(co_context *ctx, co_value *args, void *user)
 {

@@ -380,7 +380,7 @@ CO_TEST(an_initial_value_does_not_assign_while_capturing, "FN-6 FN-7 GR-3")
     CO_GRAPH(ctx, graph)
     {
         CO_EXPECT_NULL(co_run(ctx, one, make_of_effect, co_args(ctx, x), two));
-        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "part of the graph");
     }
     CO_EXPECT_CLOSE(co_item_float(ctx, co_variable_read(ctx, two[0])), 1, 0);
 }
