@@ -169,49 +169,17 @@ copy_steps(coi_session_plan *plan, making *m)
     return true;
 }
 
-typedef struct use {
-    uint64_t  program;
-    uint32_t *last, step;
-} use;
-
-static bool
-note_use(const co_value *leaf, void *arg)
-{
-    const use *u = arg;
-
-    if (leaf->kind == CO_KIND_SYMBOLIC && leaf->u.symbol.program == u->program)
-        u->last[leaf->u.symbol.slot] = u->step + 1;
-    return true;
-}
-
 /* Each slot after the last step that uses it, unless it is fetched. */
 static void
-find_last_uses(coi_session_plan *plan, making *m)
+find_last_uses(const coi_session_plan *plan, const making *m)
 {
-    use      u = { m->graph->program->serial, m->last, 0 };
-    uint32_t at = 0;
+    coi_last_uses uses = { m->graph->program->serial, plan->steps, plan->num_steps, plan->num_slots,
+                           m->last };
 
-    for (; u.step < plan->num_steps; ++u.step) {
-        coi_tree_all(plan->steps[u.step].result, note_use, &u);
-        for (int k = 0; k < plan->steps[u.step].num_in; ++k)
-            coi_tree_all(plan->steps[u.step].in[k], note_use, &u);
-    }
+    coi_last_uses_find(&uses);
     for (size_t i = 0; i < plan->fetched.n; ++i)
         m->last[plan->fetched.slots[i]] = 0;
-    for (size_t slot = 0; slot < m->needs.num_slots; ++slot)
-        if (m->last[slot] > 0)
-            ++plan->steps[m->last[slot] - 1].num_dropped;
-    for (size_t i = 0; i < plan->num_steps; ++i) {
-        plan->steps[i].first_dropped = at;
-        at += plan->steps[i].num_dropped;
-        plan->steps[i].num_dropped = 0;
-    }
-    for (uint32_t slot = 0; slot < m->needs.num_slots; ++slot)
-        if (m->last[slot] > 0) {
-            coi_program_step *step = &plan->steps[m->last[slot] - 1];
-
-            plan->dropped[step->first_dropped + step->num_dropped++] = slot;
-        }
+    coi_last_uses_sort(&uses, plan->dropped);
 }
 
 static bool
