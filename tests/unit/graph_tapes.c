@@ -125,6 +125,27 @@ CO_TEST(a_gradient_that_waits_finds_its_tape, "GR-5 FN-8")
     }
 }
 
+CO_TEST(a_watch_that_waits_for_what_it_lets_watch_stays_where_it_is, "GR-5 FN-8")
+{
+    co_graph *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value   *x = co_placeholder(ctx, CO_FLOAT32, NULL, 0), *watch, *y, *dx;
+        co_session *session = co_session_open(ctx, NULL, NULL);
+        co_feed     feed = { x, co_float(ctx, 3) };
+
+        co_tape_begin(ctx);
+        co_watch(ctx, x);
+        watch = co_last_operation(ctx);
+        y = co_square(ctx, x);
+        dx = co_gradient(ctx, y, x);
+        CO_EXPECT_CODE(co_add_control_input(ctx, watch, y), CO_OK);
+        CO_EXPECT_CLOSE(co_item_float(ctx, co_session_run(ctx, session, dx, &feed, 1)), 6, 0);
+        CO_EXPECT_OK(ctx);
+    }
+}
+
 CO_TEST(two_updates_that_wait_for_one_operation_have_their_own_tapes, "GR-5 FN-8")
 {
     co_graph *graph = co_graph_new(ctx);
