@@ -155,11 +155,12 @@ CO_API co_statement co_statement_control(co_context *ctx, co_value *values);
 CO_API co_code co_control_dependencies_begin(co_context *ctx, co_value *values);
 CO_API co_code co_control_dependencies_end(co_context *ctx);
 /** Let an operation or tensor of the current graph run after another, which may have been made
- * later. CO_VALUE_ERROR if that one depends on the first: each would wait for the other. */
+ * later. Of structures, each of the first runs after all of the second. CO_VALUE_ERROR if one of
+ * these depends on one of the first: each would wait for the other. */
 CO_API co_code co_add_control_input(co_context *ctx, co_value *operation, co_value *before);
 
 /** `with init_scope()`: in the body calls are outside the functions that are being captured, in the
- * graph around them or eager, and tapes do not record. */
+ * graph around them or eager; tapes do not record, and control dependencies do not hold. */
 #define CO_INIT_SCOPE(ctx) CO_STATEMENT_IF(co_statement_init_scope(ctx))
 /** For CO_INIT_SCOPE. */
 CO_API co_statement co_statement_init_scope(co_context *ctx);
@@ -207,16 +208,17 @@ typedef struct co_feed {
 } co_feed;
 /**
  * Run what fetches need, each operation once, in the order in which they were made as far as they
- * do not depend on each other. `fetches` is a tensor, operation or variable of the graph, a constant,
- * or a structure or per-replica value of these.
+ * do not depend on each other. `fetches` is a tensor or operation of the graph, a variable, a
+ * constant, or a structure or per-replica value of these. A variable has one value, whoever uses
+ * it, so it may be one of another graph, or made eagerly.
  *
  * Scope:    as the operations.
  * Context:  outside steps and captured functions. The strategy and device of the caller do not
  *           matter: operations run under those that they were made under.
  * Blocks:   as the operations.
  * Returns:  the values in the structure of fetches, none for operations: of ctx's block. NULL with
- *           CO_VALUE_ERROR    a fetch of another graph; a feed of a shape that does not fit, or for
- *                             something that cannot be fed; one fed twice
+ *           CO_VALUE_ERROR    a fetch of a tensor or operation of another graph; a feed of a shape
+ *                             that does not fit, or for something that cannot be fed; one fed twice
  *           CO_TYPE_ERROR     a fetch that is no tensor, operation or variable; a feed of another
  *                             dtype, of a symbolic tensor, or for a tensor of another graph
  *           CO_RUNTIME_ERROR  a closed session, or a call in a step or captured function

@@ -27,13 +27,6 @@ own_first(co_context *ctx, co_graph *graph)
     return true;
 }
 
-/* Whether a value was made in it: operations are what makes values. */
-static bool
-has_worked(const co_context *ctx)
-{
-    return atomic_load(&ctx->heap.live) != 0 || ctx->heap.next_dead != 0;
-}
-
 co_code
 co_v1_disable_eager_execution(co_context *ctx)
 {
@@ -46,7 +39,7 @@ co_v1_disable_eager_execution(co_context *ctx)
         return coi_fail(ctx, CO_RUNTIME_ERROR,
                         "v1_disable_eager_execution is called inside a scope, step or captured "
                         "function; call it right after co_open");
-    if (has_worked(ctx))
+    if (coi_heap_was_used(&ctx->heap)) /* operations are what makes values */
         return coi_fail(
             ctx, CO_VALUE_ERROR,
             "v1_disable_eager_execution is called after values were made; call it right "
@@ -114,49 +107,10 @@ check_graph(co_context *ctx, const co_graph *graph)
     return coi_check_object(ctx, graph, &coi_graph_class, 2, "graph");
 }
 
-/* What is restored where a graph is left, or an init_scope. */
-typedef struct left_capture {
-    coi_capture_pause pause;
-    co_graph         *graph; /* a reference; NULL: none */
-} left_capture;
-
-static void
-leave(co_context *ctx, void *user)
-{
-    left_capture *left = user;
-
-    coi_capture_resume(ctx, &left->pause);
-    coi_unref(&ctx->heap, left->graph);
-    coi_free(&ctx->runtime->memory, left, sizeof(*left));
-}
-
-/* Push an entry in which ctx captures for `graph`, or is eager (NULL): its id; 0 with an error. */
-static uint64_t
-enter(co_context *ctx, coi_entry_kind kind, co_graph *graph)
-{
-    left_capture *left = coi_calloc(&ctx->runtime->memory, sizeof(*left));
-    coi_entry    *entry = left != NULL ? coi_push(ctx, kind, NULL) : NULL;
-
-    if (entry == NULL) {
-        coi_free(&ctx->runtime->memory, left, sizeof(*left));
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to enter a graph");
-        return 0;
-    }
-    left->pause = coi_capture_suspend(ctx);
-    entry->undo = leave;
-    entry->user = left;
-    if (graph != NULL) {
-        coi_ref(graph);
-        left->graph = graph;
-        coi_capture_enter(ctx, graph->capture);
-    }
-    return entry->id;
-}
-
 static uint64_t
 enter_graph(co_context *ctx, co_graph *graph)
 {
-    uint64_t id = check_graph(ctx, graph) ? enter(ctx, COI_ENTRY_GRAPH, graph) : 0;
+    uint64_t id = check_graph(ctx, graph) ? coi_capture_push(ctx, COI_ENTRY_GRAPH, graph) : 0;
 
     if (id != 0) /* CTX-7 */
         ctx->mode = (coi_mode){ .num_replicas = 1, .update_id = -1 };
@@ -197,29 +151,18 @@ co_graph_end(co_context *ctx)
     return end_entry(ctx, COI_ENTRY_GRAPH);
 }
 
-static uint64_t
-enter_init_scope(co_context *ctx)
-{
-    const coi_capture *graph = coi_graph_around(ctx);
-    uint64_t           id = enter(ctx, COI_ENTRY_INIT_SCOPE, graph != NULL ? graph->graph : NULL);
-
-    if (id != 0 && graph != NULL && ctx->mode.step != NULL)
-        ctx->mode = (coi_mode){ .num_replicas = 1, .update_id = -1 }; /* a graph has no steps */
-    return id;
-}
-
 co_statement
 co_statement_init_scope(co_context *ctx)
 {
     COI_ENTER(ctx, "init_scope_begin", ((co_statement){ ctx, 0 }));
-    return coi_entry_statement(ctx, enter_init_scope(ctx));
+    return coi_entry_statement(ctx, coi_init_scope_push(ctx));
 }
 
 co_code
 co_init_scope_begin(co_context *ctx)
 {
     COI_ENTER_CODE(ctx, "init_scope_begin");
-    enter_init_scope(ctx);
+    coi_init_scope_push(ctx);
     return ctx->error.code;
 }
 
@@ -300,7 +243,6 @@ const coi_op coi_op_placeholder = {
 static co_value *
 replay_default(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
 {
-    (void)ctx;
     (void)attrs;
     (void)num_in;
     return co_identity(ctx, in[0]);
@@ -515,68 +457,99 @@ co_control_dependencies_end(co_context *ctx)
     return end_entry(ctx, COI_ENTRY_CONTROL);
 }
 
-/* The step of the graph that gives a value; NULL with an error. Under the lock. */
-static coi_program_step *
-step_of(co_context *ctx, const co_graph *graph, const co_value *value, int position)
+static bool
+is_of_program(const co_value *leaf, void *arg)
 {
-    coi_program *program = graph->program;
-    uint64_t     slot = coi_first_slot(program, value);
-
-    for (size_t i = program->num_steps; slot != UINT64_MAX && i > 0; --i)
-        if (coi_has_slot(program, program->steps[i - 1].result, slot))
-            return &program->steps[i - 1];
-    coi_fail(ctx, CO_VALUE_ERROR,
-             "argument %d of add_control_input is %s; it must be an operation or tensor of the "
-             "current graph",
-             position, coi_a_kind(value->kind));
-    return NULL;
+    return leaf->kind == CO_KIND_SYMBOLIC && leaf->u.symbol.program == *(const uint64_t *)arg;
 }
 
-/* Whether `before` needs the step, so that neither could be first. Without memory: true. */
 static bool
-depends_on(const co_graph *graph, const co_value *before, const coi_program_step *step)
+check_operations(co_context *ctx, const co_graph *graph, const co_value *value, int position)
 {
-    const coi_program *program = graph->program;
-    size_t             num_slots = program->num_slots + 1, num_steps = program->num_steps + 1;
-    bool              *wanted = coi_calloc(graph->memory, num_slots),
-         *is_needed = coi_calloc(graph->memory, num_steps);
-    bool depends = true;
+    uint64_t serial = graph->program->serial;
 
-    if (wanted != NULL && is_needed != NULL) {
-        coi_want_all(program, before, wanted);
-        coi_find_needed(program, program->num_steps, wanted, NULL, graph->has_later, is_needed);
-        depends = is_needed[step - program->steps];
+    if (coi_has_symbols(value) && coi_tree_all(value, is_of_program, &serial))
+        return true;
+    coi_fail(ctx, CO_VALUE_ERROR,
+             "argument %d of add_control_input is %s; it must be an operation or tensor of the "
+             "current graph, or a structure of these",
+             position, coi_a_kind(value->kind));
+    return false;
+}
+
+/* Let a step come after values. */
+static bool
+come_after(co_context *ctx, coi_program_step *step, co_value *before)
+{
+    if (step->after != NULL)
+        before = co_tuple(ctx, (co_value *[]){ step->after, before }, 2);
+    if (before == NULL)
+        return false;
+    coi_ref(before);
+    coi_unref(&ctx->heap, step->after);
+    step->after = before;
+    return true;
+}
+
+/* Whether a step that must come after `before` is needed for that, so that neither could be first:
+ * true with an error. */
+static bool
+are_in_circle(co_context *ctx, coi_needs *after, const coi_needs *before)
+{
+    for (size_t i = 0; i < after->num_steps; ++i) {
+        const coi_program_step *step = &after->program->steps[i];
+
+        if (!before->is_needed[i] || !coi_is_wanted(after, step->result))
+            continue;
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "argument 3 (before) of add_control_input depends on argument 2 (operation), %s "
+                 "at line %d: they would wait for each other",
+                 step->call, step->site.line);
+        return true;
     }
-    coi_free(graph->memory, wanted, num_slots);
-    coi_free(graph->memory, is_needed, num_steps);
-    return depends;
+    return false;
+}
+
+/* Under the lock. `after` and `before` are needs that are open and empty. */
+static void
+link_steps(co_context *ctx, co_graph *graph, coi_needs *after, co_value *operation,
+           coi_needs *before, co_value *value)
+{
+    size_t last = before->num_steps; /* of those that give the value */
+
+    coi_want_all(after, operation);
+    coi_want_all(before, value);
+    while (last > 0 && !coi_is_wanted(before, graph->program->steps[last - 1].result))
+        --last;
+    before->has_later = graph->has_later;
+    before->is_whole = true; /* a step runs at one time, whatever is fetched of it */
+    if (!coi_needs_find(before)) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for control dependencies");
+        return;
+    }
+    if (are_in_circle(ctx, after, before))
+        return;
+    atomic_fetch_add(&graph->version, 1);
+    for (size_t i = 0; i < after->num_steps && ctx->error.code == CO_OK; ++i)
+        if (coi_is_wanted(after, graph->program->steps[i].result) &&
+            come_after(ctx, &graph->program->steps[i], value))
+            graph->has_later = graph->has_later || last > i + 1;
 }
 
 /* Under the lock. */
 static void
-add_control(co_context *ctx, co_graph *graph, co_value *operation, co_value *before)
+add_control(co_context *ctx, co_graph *graph, co_value *operation, co_value *value)
 {
-    coi_program_step *step = step_of(ctx, graph, operation, 2), *other;
-    co_value         *after;
+    coi_needs after, before;
+    bool      has_memory = coi_needs_open(&after, graph->program);
 
-    if (step == NULL || (other = step_of(ctx, graph, before, 3)) == NULL)
-        return;
-    if (depends_on(graph, before, step)) {
-        coi_fail(
-            ctx, CO_VALUE_ERROR,
-            "argument 3 (before) of add_control_input depends on argument 2 (operation), %s at "
-            "line %d: they would wait for each other",
-            step->call, step->site.line);
-        return;
-    }
-    after = step->after != NULL ? co_tuple(ctx, (co_value *[]){ step->after, before }, 2) : before;
-    if (after == NULL)
-        return;
-    coi_ref(after);
-    coi_unref(&ctx->heap, step->after);
-    step->after = after;
-    graph->has_later = graph->has_later || other > step;
-    atomic_fetch_add(&graph->version, 1);
+    has_memory = coi_needs_open(&before, graph->program) && has_memory;
+    if (has_memory)
+        link_steps(ctx, graph, &after, operation, &before, value);
+    else
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for control dependencies");
+    coi_needs_close(&after);
+    coi_needs_close(&before);
 }
 
 co_code
@@ -589,6 +562,8 @@ co_add_control_input(co_context *ctx, co_value *operation, co_value *before)
         !coi_check_value(ctx, before, 3, "before") || !coi_graph_may_grow(ctx, ctx->capture->graph))
         return ctx->error.code;
     graph = ctx->capture->graph;
+    if (!check_operations(ctx, graph, operation, 2) || !check_operations(ctx, graph, before, 3))
+        return ctx->error.code;
     coi_lock_take(&graph->lock);
     add_control(ctx, graph, operation, before);
     coi_lock_give(&graph->lock);

@@ -219,10 +219,8 @@ iterate(co_context *ctx, co_strategy *strategy, co_dataset *input)
     ((input_dataset *)dataset)->strategy = strategy;
     iterator = coi_iterator_whole(ctx, dataset);
     coi_unref(&ctx->heap, dataset);
-    if (iterator != NULL && coi_in_graph(ctx)) { /* ITER1-INIT-2 */
-        iterator->in_graph = true;
+    if (iterator != NULL && coi_in_graph(ctx)) /* ITER1-INIT-2 */
         iterator->needs_initialize = input->ops != &callable_ops;
-    }
     return iterator != NULL ? coi_own(ctx, iterator) : NULL;
 }
 
@@ -375,9 +373,12 @@ replay_restart(co_context *ctx, const void *attrs, co_value *const *in, int num_
 
     (void)in;
     (void)num_in;
-    coi_lock_take(&iterator->turn);
+    if (coi_is_capturing(ctx))
+        return initialize(ctx, iterator);
+    if (!coi_turn_take(ctx, iterator))
+        return NULL;
     done = initialize(ctx, iterator);
-    coi_lock_give(&iterator->turn);
+    coi_turn_give(iterator);
     return done;
 }
 

@@ -246,6 +246,7 @@ typedef struct running {
     const coi_slot_list    *fed;
     co_value *const        *values; /* what is fed */
     co_value               *fetches;
+    const co_site_info     *site; /* of the call that runs them */
 } running;
 
 /* What is fed stays, also where a step that gives it runs for another of its results. */
@@ -309,6 +310,7 @@ run_with_slots(co_context *ctx, const running *r, co_value **slots, int64_t *exa
         examples[i] = -1;
     co_block_begin(ctx);
     if (ctx->error.code == CO_OK && run_steps(ctx, r, slots, examples)) {
+        coi_copy_site(&ctx->site, r->site); /* the last step left its own */
         result = coi_program_value(ctx, program, slots, examples, r->fetches);
         if (result != NULL)
             result = coi_tree_map(ctx, result, read_leaf, NULL);
@@ -388,7 +390,8 @@ leave(co_context *ctx, const co_session *session, const surroundings *s)
 
 /* A reference. */
 static co_value *
-run(co_context *ctx, co_session *session, co_value *fetches, const co_feed *feeds, size_t num_feeds)
+run(co_context *ctx, co_session *session, co_value *fetches, const co_feed *feeds, size_t num_feeds,
+    const co_site_info *site)
 {
     coi_slot_list     fetched = { 0 }, fed = { 0 };
     fetching          f = { ctx, session->graph, &fetched };
@@ -402,7 +405,7 @@ run(co_context *ctx, co_session *session, co_value *fetches, const co_feed *feed
              coi_tree_all(fetches, fetch_leaf, &f))
         plan = coi_session_plan_for(ctx, session, &fetched, &fed);
     if (plan != NULL)
-        result = run_plan(ctx, &(running){ session, plan, &fed, values, fetches });
+        result = run_plan(ctx, &(running){ session, plan, &fed, values, fetches, site });
     coi_unref(&ctx->heap, plan);
     coi_slot_list_free(ctx, &fetched);
     coi_slot_list_free(ctx, &fed);
@@ -437,7 +440,7 @@ co_session_run(co_context *ctx, co_session *session, co_value *fetches, const co
     coi_ref(session); /* which a function of a dataset may release */
     if (enter(ctx, session, &s)) {
         co_block_begin(ctx); /* what is fed */
-        result = run(ctx, session, fetches, feeds, num_feeds);
+        result = run(ctx, session, fetches, feeds, num_feeds, &s.site);
         co_block_end(ctx);
         leave(ctx, session, &s);
     }

@@ -72,7 +72,7 @@ destroy(coi_heap *heap, void *object)
             coi_free(plan->memory, (void *)(uintptr_t)part->attrs.is_needed, part->num_calls);
             coi_free(plan->memory, part, sizeof(*part));
         }
-    coi_free(plan->memory, plan->steps, plan->cap_steps * sizeof(*plan->steps));
+    coi_free(plan->memory, plan->steps, (plan->cap_steps + 1) * sizeof(*plan->steps));
     coi_free(plan->memory, plan->dropped, (plan->num_slots + 1) * sizeof(*plan->dropped));
     free_slots(plan->memory, &plan->fetched);
     free_slots(plan->memory, &plan->fed);
@@ -81,28 +81,24 @@ destroy(coi_heap *heap, void *object)
 
 static const coi_class plan_class = { "plan of a session", destroy, NULL };
 
-/* What is needed while one is made, by slot and by step of the graph. */
+/* What is known while one is made. */
 typedef struct making {
     const co_graph *graph;
-    bool           *wanted, *given;
-    bool           *is_needed, *is_placed;
-    uint32_t       *last; /* the step of the plan that uses a slot last */
-    size_t          num_slots, num_steps;
+    coi_needs       needs;
+    uint32_t       *order; /* steps of the graph */
+    uint32_t       *last;  /* by slot: the step of the plan that uses it last */
 } making;
 
 static bool
 making_open(making *m, const co_graph *graph)
 {
     m->graph = graph;
-    m->num_slots = graph->program->num_slots;
-    m->num_steps = graph->program->num_steps;
-    m->wanted = coi_calloc(graph->memory, m->num_slots + 1);
-    m->given = coi_calloc(graph->memory, m->num_slots + 1);
-    m->is_needed = coi_calloc(graph->memory, m->num_steps + 1);
-    m->is_placed = coi_calloc(graph->memory, m->num_steps + 1);
-    m->last = coi_calloc(graph->memory, (m->num_slots + 1) * sizeof(*m->last));
-    return m->wanted != NULL && m->given != NULL && m->is_needed != NULL && m->is_placed != NULL &&
-           m->last != NULL;
+    if (!coi_needs_open(&m->needs, graph->program))
+        return false;
+    m->needs.has_later = graph->has_later;
+    m->order = coi_calloc(graph->memory, (m->needs.num_steps + 1) * sizeof(*m->order));
+    m->last = coi_calloc(graph->memory, (m->needs.num_slots + 1) * sizeof(*m->last));
+    return m->order != NULL && m->last != NULL;
 }
 
 static void
@@ -110,151 +106,100 @@ making_close(making *m)
 {
     coi_memory *memory = m->graph->memory;
 
-    coi_free(memory, m->wanted, m->num_slots + 1);
-    coi_free(memory, m->given, m->num_slots + 1);
-    coi_free(memory, m->is_needed, m->num_steps + 1);
-    coi_free(memory, m->is_placed, m->num_steps + 1);
-    coi_free(memory, m->last, (m->num_slots + 1) * sizeof(*m->last));
+    coi_free(memory, m->order, (m->needs.num_steps + 1) * sizeof(*m->order));
+    coi_free(memory, m->last, (m->needs.num_slots + 1) * sizeof(*m->last));
+    coi_needs_close(&m->needs);
 }
 
-/* Whether what a step comes after is there: all steps before it that make its operands, and those
- * that were asked to be before it. */
-typedef struct waiting {
-    const making *m;
-    uint64_t      program;
-    size_t        step;
-} waiting;
-
 static bool
-is_ready_leaf(const co_value *leaf, void *arg)
+all_are(const bool *flags, size_t n)
 {
-    const waiting     *w = arg;
-    const coi_program *program = w->m->graph->program;
+    size_t i = 0;
 
-    if (leaf->kind != CO_KIND_SYMBOLIC || leaf->u.symbol.program != w->program ||
-        w->m->given[leaf->u.symbol.slot])
-        return true;
-    for (size_t i = 0; i < w->m->num_steps; ++i)
-        if (i != w->step && w->m->is_needed[i] && !w->m->is_placed[i] &&
-            coi_has_slot(program, program->steps[i].result, leaf->u.symbol.slot))
-            return false;
+    while (i < n && flags[i])
+        ++i;
+    return i == n;
+}
+
+/* As much of a run as is needed. */
+static bool
+take_part(const coi_session_plan *plan, making *m, coi_program_step *copy)
+{
+    run_part *part = coi_alloc(plan->memory, sizeof(*part));
+    bool     *is_needed;
+
+    if (part == NULL)
+        return false;
+    part->attrs = *(const coi_graph_run_attrs *)copy->attrs;
+    if (!coi_graph_run_needed(&m->needs, copy, &is_needed, &part->num_calls)) {
+        coi_free(plan->memory, part, sizeof(*part));
+        return false;
+    }
+    if (is_needed != NULL && all_are(is_needed, part->num_calls - 1)) {
+        coi_free(plan->memory, is_needed, part->num_calls);
+        is_needed = NULL; /* a program that runs whole has plans (function/plan.h) */
+    }
+    part->attrs.is_needed = is_needed;
+    copy->attrs = part;
     return true;
-}
-
-static bool
-is_ready(const making *m, size_t i)
-{
-    const coi_program_step *step = &m->graph->program->steps[i];
-    waiting                 w = { m, m->graph->program->serial, i };
-
-    if (!m->graph->has_later)
-        return true; /* the order of the program is one in which all are */
-    for (int k = 0; k < step->num_in; ++k)
-        if (!coi_tree_all(step->in[k], is_ready_leaf, &w))
-            return false;
-    return step->after == NULL || coi_tree_all(step->after, is_ready_leaf, &w);
 }
 
 static bool
 copy_step(coi_session_plan *plan, making *m, size_t i)
 {
     coi_program_step *copy = &plan->steps[plan->num_steps];
-    run_part         *part;
 
     *copy = m->graph->program->steps[i];
     copy->num_dropped = copy->first_dropped = 0;
-    if (copy->op == &coi_op_run_in_graph) {
-        part = coi_alloc(plan->memory, sizeof(*part));
-        if (part == NULL)
-            return false;
-        part->attrs = *(const coi_graph_run_attrs *)copy->attrs;
-        part->attrs.is_needed = coi_graph_run_needed(plan->memory, m->graph->program, copy,
-                                                     m->wanted, &part->num_calls);
-        copy->attrs = part;
-    }
+    if (copy->op == &coi_op_run_in_graph && !take_part(plan, m, copy))
+        return false;
     plan->has_examples = plan->has_examples || coi_has_examples(copy->result);
-    m->is_placed[i] = true;
     ++plan->num_steps;
     return true;
 }
 
-/* In the order of the program, but for steps that wait for later ones. */
 static bool
 copy_steps(coi_session_plan *plan, making *m)
 {
-    size_t before;
-
-    do {
-        before = plan->num_steps;
-        for (size_t i = 0; i < m->num_steps; ++i)
-            if (m->is_needed[i] && !m->is_placed[i] && is_ready(m, i) && !copy_step(plan, m, i))
-                return false;
-    } while (plan->num_steps != before);
-    return true;
-}
-
-typedef struct use {
-    uint64_t  program;
-    uint32_t *last, step;
-} use;
-
-static bool
-note_use(const co_value *leaf, void *arg)
-{
-    const use *u = arg;
-
-    if (leaf->kind == CO_KIND_SYMBOLIC && leaf->u.symbol.program == u->program)
-        u->last[leaf->u.symbol.slot] = u->step + 1;
+    if (!coi_needs_order(&m->needs, m->order))
+        return false;
+    while (plan->num_steps < plan->cap_steps)
+        if (!copy_step(plan, m, m->order[plan->num_steps]))
+            return false;
     return true;
 }
 
 /* Each slot after the last step that uses it, unless it is fetched. */
 static void
-find_last_uses(coi_session_plan *plan, making *m)
+find_last_uses(const coi_session_plan *plan, const making *m)
 {
-    use      u = { m->graph->program->serial, m->last, 0 };
-    uint32_t at = 0;
+    coi_last_uses uses = { m->graph->program->serial, plan->steps, plan->num_steps, plan->num_slots,
+                           m->last };
 
-    for (; u.step < plan->num_steps; ++u.step) {
-        coi_tree_all(plan->steps[u.step].result, note_use, &u);
-        for (int k = 0; k < plan->steps[u.step].num_in; ++k)
-            coi_tree_all(plan->steps[u.step].in[k], note_use, &u);
-    }
+    coi_last_uses_find(&uses);
     for (size_t i = 0; i < plan->fetched.n; ++i)
         m->last[plan->fetched.slots[i]] = 0;
-    for (size_t slot = 0; slot < m->num_slots; ++slot)
-        if (m->last[slot] > 0)
-            ++plan->steps[m->last[slot] - 1].num_dropped;
-    for (size_t i = 0; i < plan->num_steps; ++i) {
-        plan->steps[i].first_dropped = at;
-        at += plan->steps[i].num_dropped;
-        plan->steps[i].num_dropped = 0;
-    }
-    for (uint32_t slot = 0; slot < m->num_slots; ++slot)
-        if (m->last[slot] > 0) {
-            coi_program_step *step = &plan->steps[m->last[slot] - 1];
-
-            plan->dropped[step->first_dropped + step->num_dropped++] = slot;
-        }
+    coi_last_uses_sort(&uses, plan->dropped);
 }
 
 static bool
 fill(coi_session_plan *plan, making *m)
 {
-    size_t n = 0;
+    coi_needs *needs = &m->needs;
+    size_t     n = 0;
 
     for (size_t i = 0; i < plan->fetched.n; ++i)
-        m->wanted[plan->fetched.slots[i]] = true;
+        needs->wanted[plan->fetched.slots[i]] = true;
     for (size_t i = 0; i < plan->fed.n; ++i)
-        m->given[plan->fed.slots[i]] = true;
-    coi_find_needed(m->graph->program, m->num_steps, m->wanted, m->given, m->graph->has_later,
-                    m->is_needed);
-    for (size_t i = 0; i < m->num_steps; ++i)
-        n += m->is_needed[i];
-    plan->num_slots = m->num_slots;
-    plan->cap_steps = n + 1;
-    plan->steps = coi_calloc(plan->memory, plan->cap_steps * sizeof(*plan->steps));
-    plan->dropped = coi_calloc(plan->memory, (m->num_slots + 1) * sizeof(*plan->dropped));
+        needs->given[plan->fed.slots[i]] = true;
+    if (!coi_needs_find(needs))
+        return false;
+    for (size_t i = 0; i < needs->num_steps; ++i)
+        n += needs->is_needed[i];
+    plan->num_slots = needs->num_slots;
+    plan->steps = coi_calloc(plan->memory, (n + 1) * sizeof(*plan->steps));
+    plan->cap_steps = n;
+    plan->dropped = coi_calloc(plan->memory, (plan->num_slots + 1) * sizeof(*plan->dropped));
     if (plan->steps == NULL || plan->dropped == NULL || !copy_steps(plan, m))
         return false;
     find_last_uses(plan, m);
@@ -265,7 +210,7 @@ fill(coi_session_plan *plan, making *m)
 static bool
 make(coi_session_plan *plan, const co_graph *graph)
 {
-    making m;
+    making m = { 0 };
     bool   ok = making_open(&m, graph) && fill(plan, &m);
 
     plan->version = graph->version;

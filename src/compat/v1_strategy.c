@@ -2,7 +2,7 @@
 /*
  * The v1 flavour of strategies: its constructors, its members, one step on an iterator (S-V1-*,
  * S-EXPRUN-*). The flavour is a flag of an ordinary strategy; what v1 lacks is refused where it is
- * called (coi_check_v2). Iterators are in iterator.c, configs in config.c.
+ * called (coi_check_v2). Iterators are in v1_iterator.c, configs in v1_config.c.
  */
 #include <cohort/v1.h>
 

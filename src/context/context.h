@@ -155,6 +155,7 @@ struct co_context {
     size_t       num_blocks, cap_blocks;
     size_t       unmarked_blocks; /* begun without memory for their mark */
     size_t       unbegun_tapes;   /* the same */
+    uint32_t     tape_number; /* of the tape that the replayed call is about; 0: the innermost */
     size_t       unpushed_devices, unpushed_colocations;
     size_t       block_floor; /* blocks of the caller: what a step or merge function may not end */
 

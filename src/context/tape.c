@@ -39,20 +39,33 @@ coi_tape_begin(co_context *ctx, bool persistent)
     }
     if (log->num_tapes == 0)
         log->epoch = atomic_fetch_add(&ctx->runtime->next_epoch, 1);
-    log->tapes[log->num_tapes++] = (coi_tape){ (uint32_t)log->num_records, persistent,
-                                               ctx->num_blocks };
+    log->tapes[log->num_tapes++] = (coi_tape){ .first_record = (uint32_t)log->num_records,
+                                               .persistent = persistent,
+                                               .depth = ctx->num_blocks,
+                                               .replayed = ctx->tape_number };
     ctx->recording = true;
+}
+
+size_t
+coi_tape_place(const co_context *ctx)
+{
+    const coi_tape_log *log = ctx->tapes;
+    size_t              i = log != NULL ? log->num_tapes : 0;
+
+    while (i > 0 && ctx->tape_number != 0 && log->tapes[i - 1].replayed != ctx->tape_number)
+        --i;
+    return i > 0 ? i - 1 : COI_NO_TAPE;
 }
 
 void
 coi_tape_spend(co_context *ctx)
 {
-    const coi_tape_log *log = ctx->tapes;
+    size_t place = coi_tape_place(ctx);
 
     if (ctx->unbegun_tapes > 0)
         --ctx->unbegun_tapes;
-    else if (log != NULL && log->num_tapes > 0 && !log->tapes[log->num_tapes - 1].persistent)
-        coi_tapes_unwind(ctx, log->num_tapes - 1);
+    else if (place != COI_NO_TAPE && !ctx->tapes->tapes[place].persistent)
+        coi_tape_drop(ctx, place);
 }
 
 /* The log has its outputs; what else a record uses it holds itself. */
@@ -110,6 +123,17 @@ coi_tapes_unwind(co_context *ctx, size_t num_tapes)
         return;
     log->num_tapes = num_tapes;
     if (num_tapes == 0)
+        reset(ctx);
+}
+
+void
+coi_tape_drop(co_context *ctx, size_t place)
+{
+    coi_tape_log *log = ctx->tapes;
+
+    memmove(&log->tapes[place], &log->tapes[place + 1],
+            (log->num_tapes - place - 1) * sizeof(*log->tapes));
+    if (--log->num_tapes == 0)
         reset(ctx);
 }
 

@@ -38,6 +38,10 @@ typedef struct coi_tape {
     uint32_t first_record;
     bool     persistent;
     size_t   depth; /* blocks that were open when it began; it ends with the innermost of them */
+    /* Its numbers in programs; 0: none. By the first a replayed call finds it: a session may make
+     * calls in another order, and what ends a tape with its block is no call. By the second what
+     * captures the calls knows it. */
+    uint32_t replayed, captured;
 } coi_tape;
 
 typedef struct coi_tape_log {
@@ -112,9 +116,15 @@ size_t coi_tape_trainable(const co_context *ctx, co_value **out, size_t capacity
 bool coi_tape_record(co_context *ctx, const struct coi_op *op, const void *attrs, size_t attrs_size,
                      co_value *const *in, const uint32_t *in_nodes, int num_in,
                      co_value *const *out, int num_out);
-/* The call that ends a tape is over, however it went: the innermost tape goes unless it is
+#define COI_NO_TAPE SIZE_MAX
+/* The place of the tape that a call of ctx is about: the innermost, or that of ctx->tape_number;
+ * COI_NO_TAPE: it is not open. */
+size_t coi_tape_place(const co_context *ctx);
+/* The call that ends a tape is over, however it went: the tape that it is about goes unless it is
  * persistent. */
 void coi_tape_spend(co_context *ctx);
+/* Drop one tape; the log is emptied with the last. */
+void coi_tape_drop(co_context *ctx, size_t place);
 /* Drop tapes down to `num_tapes`; the log is emptied with the last. */
 void coi_tapes_unwind(co_context *ctx, size_t num_tapes);
 /* Drop the tapes that were begun in blocks beyond the first `depth`. */

@@ -5,6 +5,8 @@
 #include "function/function.h"
 #include "function/value_tree.h"
 
+#include <string.h>
+
 /* The type of what is no tensor: it says no more than that there is a value. */
 static co_value *
 some_value(co_context *ctx)
@@ -210,18 +212,38 @@ drop_spec(coi_heap *heap, void *attrs)
     coi_unref(heap, ((element_attrs *)attrs)->spec);
 }
 
-/* Threads that run one session share the iterators of its graph. */
+bool
+coi_turn_take(co_context *ctx, co_iterator *iterator)
+{
+    if (atomic_load(&iterator->turn_of) == ctx) {
+        coi_refuse_own(ctx);
+        return false;
+    }
+    coi_lock_take(&iterator->turn);
+    atomic_store(&iterator->turn_of, ctx);
+    return true;
+}
+
+void
+coi_turn_give(co_iterator *iterator)
+{
+    atomic_store(&iterator->turn_of, NULL);
+    coi_lock_give(&iterator->turn);
+}
+
+/* Threads that run one session share the iterators of its graph, wherever these were made. */
 static co_value *
 next_in_turn(co_context *ctx, co_iterator *iterator,
              co_value *(*next)(co_context *ctx, co_iterator *iterator))
 {
     co_value *element;
 
-    if (!iterator->in_graph || coi_is_capturing(ctx))
+    if (coi_is_capturing(ctx))
         return next(ctx, iterator);
-    coi_lock_take(&iterator->turn);
+    if (!coi_turn_take(ctx, iterator))
+        return NULL;
     element = next(ctx, iterator);
-    coi_lock_give(&iterator->turn);
+    coi_turn_give(iterator);
     return element;
 }
 
@@ -297,6 +319,13 @@ is_tensor_spec(const co_value *leaf, void *arg)
 /* Elements that one function may take: a loop until the end of input has no end while capturing. */
 #define MOST_NEXT 4096
 
+/* A graph lives long and has as many calls as it is given; only co_next is made for such loops. */
+static bool
+may_be_endless(const co_context *ctx)
+{
+    return !ctx->capture->is_graph || strcmp(ctx->call, "next") == 0;
+}
+
 static bool
 may_capture_next(co_context *ctx, const co_iterator *iterator)
 {
@@ -305,12 +334,15 @@ may_capture_next(co_context *ctx, const co_iterator *iterator)
                  "%s gives elements with datasets in them, which a captured function cannot take; "
                  "take them outside",
                  ctx->call);
-    else if (++ctx->capture->num_next > MOST_NEXT)
+    else if (may_be_endless(ctx) && ++ctx->capture->num_next > MOST_NEXT)
         coi_fail(ctx, CO_RUNTIME_ERROR,
-                 "%s is called more than %d times by one captured function; a loop until the end "
-                 "of input, as CO_EACH, has no end while it is captured: use co_for_each, or let "
-                 "the function take one element, and call it in the loop",
-                 ctx->call, MOST_NEXT);
+                 "%s is called more than %d times by one %s; a loop until the end of input, as "
+                 "CO_EACH, has no end while it is captured: %s",
+                 ctx->call, MOST_NEXT, ctx->capture->is_graph ? "graph" : "captured function",
+                 ctx->capture->is_graph
+                     ? "add one co_get_next, and let a session run it in the loop"
+                     : "use co_for_each, or let the function take one element, and call it in the "
+                       "loop");
     return ctx->error.code == CO_OK;
 }
 

@@ -111,12 +111,16 @@ struct co_iterator {
     int64_t      step_examples;
     int64_t      dropped_rows;
     coi_shared  *untold; /* restored: what datasets are told when it is first asked */
-    coi_lock     turn;   /* of a graph: sessions on several threads take elements in turn */
-    bool         in_graph;
-    bool         needs_initialize; /* of a graph: its operation has not run yet */
+    coi_lock     turn;   /* contexts that replay one graph or function take elements in turn */
+    const co_context *_Atomic turn_of;          /* the one that has it; NULL: none */
+    bool                      needs_initialize; /* of a graph: its operation has not run yet */
 };
 
-/* iterator.c. co_get_next, which threads that run sessions of one graph wait for in turn. */
+/* captured_input.c. Wait for the turn of an iterator that programs use: false with an error in a
+ * function that the iterator itself calls. */
+bool coi_turn_take(co_context *ctx, co_iterator *iterator);
+void coi_turn_give(co_iterator *iterator);
+/* co_get_next in turn. */
 co_value *coi_next_in_turn(co_context *ctx, co_iterator *iterator);
 
 /* What a kind does with examples, as far as that is known without reading. with_inputs then works

@@ -41,8 +41,6 @@ typedef struct function_capture {
     bool              adopts; /* the body of a condition or loop */
     adopted_value    *adopted;
     size_t            num_adopted, cap_adopted;
-    uint32_t         *tapes; /* numbers of the open ones, by depth */
-    size_t            cap_tapes;
     uint32_t          num_tapes; /* begun so far */
 } function_capture;
 
@@ -242,32 +240,24 @@ note_device(co_context *ctx, const function_capture *c)
     return true;
 }
 
-/* Which tape a call is about. Tapes have numbers, because steps may still be dropped. */
-static bool
-note_tape(co_context *ctx, function_capture *c)
+/* Which tape a call is about. Tapes have numbers, because steps may still be dropped, or run in
+ * another order. */
+static void
+note_tape(const co_context *ctx, function_capture *c)
 {
     coi_program_step *step = &c->program->steps[c->program->num_steps - 1];
-    size_t            open = ctx->tapes != NULL ? ctx->tapes->num_tapes : 0;
+    coi_tape_log     *log = ctx->tapes;
+    coi_tape *innermost = log != NULL && log->num_tapes > 0 ? &log->tapes[log->num_tapes - 1]
+                                                            : NULL;
 
-    if (step->op == &coi_op_tape_begin && open > 0) {
-        if (!coi_grow(&ctx->runtime->memory, (void **)&c->tapes, &c->cap_tapes, open,
-                      sizeof(*c->tapes))) {
-            coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a captured function");
-            return false;
-        }
-        step->tape = c->tapes[open - 1] = ++c->num_tapes;
-    } else if (step->op == &coi_op_tape_end && open < c->cap_tapes) {
-        step->tape = c->tapes[open];
-        step->ends_tape = true;
-    } else if (step->op == &coi_op_watch && open > 0 && open <= c->cap_tapes) {
-        step->tape = c->tapes[open - 1];
-    } else if (step->op->takes_tape && c->base.tape_depth > 0 &&
-               c->base.tape_depth <= c->cap_tapes) {
-        step->tape = c->tapes[c->base.tape_depth - 1];
-        step->ends_tape = open < c->base.tape_depth ||
-                          !ctx->tapes->tapes[c->base.tape_depth - 1].persistent;
+    if (step->op == &coi_op_tape_begin && innermost != NULL) {
+        step->tape = innermost->captured = ++c->num_tapes;
+    } else if (step->op == &coi_op_watch && innermost != NULL) {
+        step->tape = innermost->captured;
+    } else if (step->op == &coi_op_tape_end || step->op->takes_tape) {
+        step->tape = c->base.tape;
+        step->ends_tape = step->op == &coi_op_tape_end || c->base.ends_tape;
     }
-    return true;
 }
 
 /* The graph whose program this capture is of; NULL: it is of a function, or of a part of a graph.
@@ -289,8 +279,9 @@ add_step(co_context *ctx, function_capture *c, const coi_op *op, const void *att
         coi_lock_take(&graph->lock);
     ok = (*result = coi_program_name_all(ctx, c->program, *result)) != NULL &&
          coi_program_add(ctx, c->program, op, attrs, in, num_in, *result) && note_device(ctx, c) &&
-         note_tape(ctx, c) &&
          (c->base.graph == NULL || coi_graph_note_step(ctx, c->program, graph, c->base.after));
+    if (ok)
+        note_tape(ctx, c);
     if (graph != NULL)
         coi_lock_give(&graph->lock);
     return ok;
@@ -401,12 +392,15 @@ handle_of(co_context *ctx, co_value *leaf, void *arg)
 coi_capture_pause
 coi_capture_suspend(co_context *ctx)
 {
-    coi_capture_pause pause = { ctx->capture,   ctx->type_recorder, ctx->tapes,  ctx->infers_types,
-                                ctx->recording, ctx->in_graph,      ctx->special };
+    coi_capture_pause pause = {
+        ctx->capture,   ctx->type_recorder, ctx->tapes,   ctx->infers_types,
+        ctx->recording, ctx->in_graph,      ctx->special, ctx->unbegun_tapes
+    };
 
     ctx->capture = NULL;
     ctx->type_recorder = NULL;
     ctx->tapes = NULL;
+    ctx->unbegun_tapes = 0;
     ctx->infers_types = ctx->recording = ctx->in_graph = false;
     ctx->special = (uint8_t)(ctx->special & ~COI_SPECIAL_CAPTURE);
     return pause;
@@ -419,6 +413,7 @@ coi_capture_resume(co_context *ctx, const coi_capture_pause *pause)
     ctx->capture = pause->capture;
     ctx->type_recorder = pause->recorder;
     ctx->tapes = pause->tapes;
+    ctx->unbegun_tapes = pause->unbegun_tapes;
     ctx->infers_types = pause->infers_types;
     ctx->in_graph = pause->in_graph;
     ctx->recording = pause->recording;
@@ -533,7 +528,7 @@ coi_capture_initial(co_context *ctx, co_value *initial, const char *name)
     const function_capture *c = (const function_capture *)(const void *)ctx->capture;
     char                    what[160];
 
-    if (!may_create(ctx, name))
+    if (!coi_in_graph(ctx) && !may_create(ctx, name)) /* a part of a graph is captured once */
         return NULL;
     if (!coi_has_symbols(initial))
         return initial;
@@ -599,7 +594,6 @@ drop_capture(co_context *ctx, function_capture *c)
         coi_unref(&ctx->heap, c->adopted[i].inner);
     }
     coi_free(memory, c->adopted, c->cap_adopted * sizeof(*c->adopted));
-    coi_free(memory, c->tapes, c->cap_tapes * sizeof(*c->tapes));
     coi_free(memory, c, sizeof(*c));
 }
 
@@ -630,12 +624,7 @@ coi_capture_of_graph(co_context *ctx, co_graph *graph)
 void
 coi_capture_free(coi_memory *memory, coi_capture *capture)
 {
-    function_capture *c = (function_capture *)(void *)capture;
-
-    if (c == NULL)
-        return;
-    coi_free(memory, c->tapes, c->cap_tapes * sizeof(*c->tapes));
-    coi_free(memory, c, sizeof(*c));
+    coi_free(memory, capture, sizeof(function_capture));
 }
 
 void
@@ -660,7 +649,14 @@ co_value *
 coi_capture_record(co_context *ctx, coi_capture *capture, const coi_op *op, const void *attrs,
                    co_value *const *in, int num_in, co_value *result)
 {
-    return result != NULL ? record(ctx, capture, op, attrs, in, num_in, result) : NULL;
+    coi_capture *own = ctx->capture;
+
+    if (result == NULL)
+        return NULL;
+    ctx->capture = capture; /* operands are values of that one */
+    result = record(ctx, capture, op, attrs, in, num_in, result);
+    ctx->capture = own;
+    return result;
 }
 
 /* `outside`: where the tuple of adopted values goes; NULL: it adopts none. */

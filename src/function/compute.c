@@ -53,6 +53,13 @@ forget_leaf(const co_value *leaf, void *arg)
     return true;
 }
 
+/* What is being captured, in messages. */
+static const char *
+captured(const computing *c)
+{
+    return coi_in_graph(c->ctx) ? "part of the graph" : "captured function";
+}
+
 /* One step that the value depends on: its operands are needed instead. False with an error where it
  * has an effect that the others must not see yet. */
 static bool
@@ -60,11 +67,11 @@ take_step(computing *c, size_t i)
 {
     const coi_program_step *step = &c->program->steps[i];
 
-    if ((step->op->writes & ~(unsigned)CO_RESOURCE_RANDOM) != 0) {
+    if ((coi_step_writes(step) & ~(unsigned)CO_RESOURCE_RANDOM) != 0) {
         coi_fail(c->ctx, CO_VALUE_ERROR,
-                 "%s depends on %s, which happens when the captured function runs, not while it is "
-                 "captured; make the variable outside the function",
-                 c->what, step->call);
+                 "%s depends on %s, which happens when the %s runs, not while it is captured; make "
+                 "the variable outside of it",
+                 c->what, step->call, captured(c));
         return false;
     }
     c->is_made[i] = true;
@@ -79,17 +86,17 @@ check_operands(computing *c, bool assigns)
 {
     if (assigns && c->reads_variables) {
         coi_fail(c->ctx, CO_VALUE_ERROR,
-                 "%s reads a variable, and the captured function assigns one before, which has not "
-                 "happened yet while it is captured; make the variable outside the function",
-                 c->what);
+                 "%s reads a variable, and the %s assigns one before, which has not happened yet "
+                 "while it is captured; make the variable outside of it",
+                 c->what, captured(c));
         return false;
     }
     for (uint32_t slot = 0; slot < c->program->num_slots; ++slot)
         if (c->is_needed[slot]) { /* and no step computes it */
             coi_fail(c->ctx, CO_VALUE_ERROR,
-                     "%s depends on an argument of the captured function, which differs between "
-                     "calls; make it of constants, or make the variable outside the function",
-                     c->what);
+                     "%s depends on an argument of the %s, which differs between calls; make it of "
+                     "constants, or make the variable outside of it",
+                     c->what, captured(c));
             return false;
         }
     return true;
@@ -104,7 +111,7 @@ find_steps(computing *c)
     for (size_t i = c->program->num_steps; i > 0; --i) {
         const coi_program_step *step = &c->program->steps[i - 1];
 
-        assigns = assigns || (step->op->writes & CO_RESOURCE_VARIABLE) != 0;
+        assigns = assigns || (coi_step_writes(step) & CO_RESOURCE_VARIABLE) != 0;
         if (!coi_tree_all(step->result, is_not_needed, c) && !take_step(c, i - 1))
             return false;
     }
@@ -158,8 +165,8 @@ value_leaf(co_context *ctx, co_value *leaf, void *arg)
 {
     const computing *c = arg;
 
-    if (leaf->kind != CO_KIND_SYMBOLIC)
-        return leaf;
+    if (leaf->kind != CO_KIND_SYMBOLIC || (!is_own(c, leaf) && coi_in_graph(ctx)))
+        return leaf; /* a value of the graph around stays one */
     leaf = is_own(c, leaf) ? c->slots[leaf->u.symbol.slot] : coi_own_symbol(ctx, leaf);
     return leaf != NULL ? coi_own_ref(ctx, leaf) : NULL;
 }

@@ -170,6 +170,18 @@ coi_program_acts_on(const coi_program *program, unsigned resources)
     return false;
 }
 
+unsigned
+coi_step_writes(const coi_program_step *step)
+{
+    const coi_bodies *inner = coi_bodies_of(step->op, step->attrs);
+    unsigned          writes = step->op->writes;
+
+    for (size_t k = 0; inner != NULL && k < inner->num_programs; ++k)
+        for (size_t i = 0; i < inner->programs[k]->num_steps; ++i)
+            writes |= coi_step_writes(&inner->programs[k]->steps[i]);
+    return writes;
+}
+
 /* --- the tape of types --- */
 
 /* What a call may compute its results from. */

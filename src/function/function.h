@@ -48,6 +48,7 @@ typedef struct coi_capture_pause {
     struct coi_tape_log            *tapes;
     bool                            infers_types, recording, in_graph;
     uint8_t                         special;
+    size_t                          unbegun_tapes;
 } coi_capture_pause;
 coi_capture_pause coi_capture_suspend(co_context *ctx);
 void              coi_capture_resume(co_context *ctx, const coi_capture_pause *pause);

@@ -86,6 +86,50 @@ coi_graph_note_step(co_context *ctx, coi_program *program, const co_graph *graph
     return true;
 }
 
+/* --- entering one --- */
+
+/* What is restored where a graph is left, or an init scope. */
+typedef struct left_capture {
+    coi_capture_pause pause;
+    co_graph         *graph; /* a reference; NULL: none */
+    co_value         *after; /* what its calls came after, which those who entered that hold */
+} left_capture;
+
+static void
+leave(co_context *ctx, void *user)
+{
+    left_capture *left = user;
+
+    coi_capture_resume(ctx, &left->pause);
+    if (left->graph != NULL)
+        left->graph->capture->after = left->after;
+    coi_unref(&ctx->heap, left->graph);
+    coi_free(&ctx->runtime->memory, left, sizeof(*left));
+}
+
+uint64_t
+coi_capture_push(co_context *ctx, coi_entry_kind kind, co_graph *graph)
+{
+    left_capture *left = coi_calloc(&ctx->runtime->memory, sizeof(*left));
+    coi_entry    *entry = left != NULL ? coi_push(ctx, kind, NULL) : NULL;
+
+    if (entry == NULL) {
+        coi_free(&ctx->runtime->memory, left, sizeof(*left));
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to enter a graph");
+        return 0;
+    }
+    left->pause = coi_capture_suspend(ctx);
+    entry->undo = leave;
+    entry->user = left;
+    if (graph != NULL) {
+        left->graph = graph;
+        left->after = graph->capture->after;
+        coi_ref(graph);
+        coi_capture_enter(ctx, graph->capture);
+    }
+    return entry->id;
+}
+
 /* --- variables --- */
 
 const coi_graph_variable *

@@ -76,6 +76,11 @@ coi_graph_around(const co_context *ctx)
  * block, or NULL with an error. */
 co_value *coi_graph_call(co_context *ctx, coi_program *program, co_value *args);
 
+/* Push an entry in which ctx captures for `graph`, or is eager (NULL): its id; 0 with an error. */
+uint64_t coi_capture_push(co_context *ctx, coi_entry_kind kind, co_graph *graph);
+/* init_scope.c. The same for the graph around what ctx captures, or none: CO_INIT_SCOPE. */
+uint64_t coi_init_scope_push(co_context *ctx);
+
 /* capture.c */
 coi_capture *coi_capture_of_graph(co_context *ctx, co_graph *graph);
 void         coi_capture_free(coi_memory *memory, coi_capture *capture);
@@ -86,13 +91,32 @@ co_value *coi_capture_record(co_context *ctx, coi_capture *capture, const coi_op
                              const void *attrs, co_value *const *in, int num_in, co_value *result);
 
 /*
- * needed_steps.c. Which of the first num_steps calls of a program are needed for values: `wanted`
- * by slot, which gets those of operands too; `given` by slot, NULL: none; `is_needed` by call,
- * where some may be set already. `has_later`: a call may come after a later one.
+ * needed_steps.c. Which calls of a program are needed for values. A program that grows meanwhile is
+ * looked at as it was when the needs were opened.
  */
+typedef struct coi_needs {
+    const coi_program *program;
+    size_t             num_slots, num_steps;
+    bool              *wanted;    /* by slot; gets those of operands too */
+    bool              *given;     /* by slot: nothing has to make it */
+    bool              *is_needed; /* by call; some may be set before */
+    bool               has_later; /* a call may come after a later one */
+    bool               is_whole;  /* a call needs all its operands (coi_op.want_operands) */
+    bool               changed;   /* of coi_needs_find: something was wanted that was not before */
+    size_t             nbytes;
+} coi_needs;
+
+/* Nothing is wanted, given or needed at first. False without memory; to be closed also then. */
+bool coi_needs_open(coi_needs *needs, const coi_program *program);
+void coi_needs_close(coi_needs *needs);
 /* Want all values of the program in a value. */
-void coi_want_all(const coi_program *program, const co_value *value, bool *wanted);
-void coi_find_needed(const coi_program *program, size_t num_steps, bool *wanted, const bool *given,
-                     bool has_later, bool *is_needed);
+void coi_want_all(coi_needs *needs, const co_value *value);
+/* Whether a value of the program in it has to be made. */
+bool coi_is_wanted(coi_needs *needs, const co_value *value);
+/* False without memory. */
+bool coi_needs_find(coi_needs *needs);
+/* step_order.c. The needed calls in the order in which they run; there is room for all. False
+ * without memory. */
+bool coi_needs_order(const coi_needs *needs, uint32_t *order);
 
 #endif

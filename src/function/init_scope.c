@@ -3,6 +3,21 @@
 #include "function/control_flow.h"
 #include "function/graph.h"
 
+uint64_t
+coi_init_scope_push(co_context *ctx)
+{
+    const coi_capture *around = coi_graph_around(ctx);
+    co_graph          *graph = around != NULL ? around->graph : NULL;
+    uint64_t           id = coi_capture_push(ctx, COI_ENTRY_INIT_SCOPE, graph);
+
+    if (id == 0 || graph == NULL)
+        return id;
+    graph->capture->after = NULL; /* control dependencies do not hold inside */
+    if (ctx->mode.step != NULL)
+        ctx->mode = (coi_mode){ .num_replicas = 1, .update_id = -1 }; /* a graph has no steps */
+    return id;
+}
+
 static co_value *
 call(co_context *ctx, co_fn fn, co_value *args, void *user)
 {
@@ -27,28 +42,19 @@ call(co_context *ctx, co_fn fn, co_value *args, void *user)
 co_value *
 co_init_scope(co_context *ctx, co_fn fn, co_value *args, void *user)
 {
-    co_site_info      site;
-    coi_capture_pause pause;
-    coi_capture      *graph;
-    coi_mode          mode;
-    co_value         *result;
+    size_t       entries = ctx != NULL ? ctx->num_entries : 0;
+    co_site_info site;
+    co_value    *result;
 
     COI_ENTER(ctx, "init_scope", NULL);
     if (!coi_check_body(ctx, fn, 2, "fn") ||
         (args = coi_check_args(ctx, args, 3, "args", true)) == NULL)
         return NULL;
     site = ctx->site;
-    mode = ctx->mode;
-    graph = coi_graph_around(ctx);
-    pause = coi_capture_suspend(ctx);
-    if (graph != NULL) {
-        coi_capture_enter(ctx, graph);
-        if (ctx->mode.step != NULL) /* a graph has no steps */
-            ctx->mode = (coi_mode){ .num_replicas = 1, .update_id = -1 };
-    }
+    if (coi_init_scope_push(ctx) == 0)
+        return NULL;
     result = call(ctx, fn, args, user);
-    ctx->mode = mode;
-    coi_capture_resume(ctx, &pause);
+    coi_pop_to(ctx, entries);
     if (ctx->error.code == CO_OK)
         coi_copy_site(&ctx->site, &site);
     return result;

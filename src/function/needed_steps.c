@@ -7,95 +7,139 @@
 #include "function/graph.h"
 #include "function/value_tree.h"
 
-typedef struct needing {
-    uint64_t    program;
-    bool       *wanted;
-    const bool *given;
-    bool        changed; /* something was wanted that was not before */
-} needing;
+bool
+coi_needs_open(coi_needs *needs, const coi_program *program)
+{
+    size_t num_slots = program->num_slots + 1, num_steps = program->num_steps + 1;
+
+    *needs = (coi_needs){ .program = program,
+                          .num_slots = program->num_slots,
+                          .num_steps = program->num_steps,
+                          .nbytes = 2 * num_slots + num_steps };
+    needs->wanted = coi_calloc(program->memory, needs->nbytes);
+    if (needs->wanted == NULL)
+        return false;
+    needs->given = needs->wanted + num_slots;
+    needs->is_needed = needs->given + num_slots;
+    return true;
+}
+
+void
+coi_needs_close(coi_needs *needs)
+{
+    coi_free(needs->program->memory, needs->wanted, needs->nbytes);
+}
+
+static bool
+is_own(const coi_needs *needs, const co_value *leaf)
+{
+    return leaf->kind == CO_KIND_SYMBOLIC && leaf->u.symbol.program == needs->program->serial;
+}
 
 static bool
 want_leaf(const co_value *leaf, void *arg)
 {
-    needing *n = arg;
+    coi_needs *needs = arg;
 
-    if (leaf->kind != CO_KIND_SYMBOLIC || leaf->u.symbol.program != n->program)
+    if (!is_own(needs, leaf))
         return true;
-    n->changed = n->changed || !n->wanted[leaf->u.symbol.slot];
-    n->wanted[leaf->u.symbol.slot] = true;
+    needs->changed = needs->changed || !needs->wanted[leaf->u.symbol.slot];
+    needs->wanted[leaf->u.symbol.slot] = true;
     return true;
+}
+
+void
+coi_want_all(coi_needs *needs, const co_value *value)
+{
+    coi_tree_all(value, want_leaf, needs);
 }
 
 static bool
 is_unwanted(const co_value *leaf, void *arg)
 {
-    const needing *n = arg;
-    uint64_t       slot;
+    const coi_needs *needs = arg;
 
-    if (leaf->kind != CO_KIND_SYMBOLIC || leaf->u.symbol.program != n->program)
-        return true;
-    slot = leaf->u.symbol.slot;
-    return !n->wanted[slot] || (n->given != NULL && n->given[slot]);
+    return !is_own(needs, leaf) || !needs->wanted[leaf->u.symbol.slot] ||
+           needs->given[leaf->u.symbol.slot];
 }
 
-/* The steps that take a tape need the one that begins it, which is before them. */
-static void
-need_tape(const coi_program *program, size_t at, bool *is_needed)
+bool
+coi_is_wanted(coi_needs *needs, const co_value *value)
 {
-    uint32_t tape = program->steps[at].tape;
+    return !coi_tree_all(value, is_unwanted, needs);
+}
+
+/* Steps about a tape need the one that begins it, which is before them. */
+static void
+need_tape(coi_needs *needs, size_t at)
+{
+    const coi_program_step *steps = needs->program->steps;
+    uint32_t                tape = steps[at].tape;
 
     for (size_t i = at; tape != 0 && i > 0; --i)
-        if (program->steps[i - 1].tape == tape && program->steps[i - 1].op == &coi_op_tape_begin) {
-            is_needed[i - 1] = true;
+        if (steps[i - 1].tape == tape && steps[i - 1].op == &coi_op_tape_begin) {
+            needs->is_needed[i - 1] = true;
             return;
         }
 }
 
-static void
-sweep(const coi_program *program, size_t num_steps, needing *n, bool *is_needed)
+/* What a needed step needs; false without memory. */
+static bool
+want_operands(coi_needs *needs, size_t i)
 {
-    for (size_t i = num_steps; i > 0; --i) {
-        const coi_program_step *step = &program->steps[i - 1];
+    const coi_program_step *step = &needs->program->steps[i];
 
-        if (!is_needed[i - 1] && coi_tree_all(step->result, is_unwanted, n))
+    if (step->after != NULL)
+        coi_want_all(needs, step->after);
+    if (step->tape != 0 && step->op != &coi_op_tape_begin)
+        need_tape(needs, i);
+    if (step->op->want_operands != NULL && !needs->is_whole)
+        return step->op->want_operands(needs, step);
+    for (int k = 0; k < step->num_in; ++k)
+        coi_want_all(needs, step->in[k]);
+    return true;
+}
+
+static bool
+sweep(coi_needs *needs)
+{
+    for (size_t i = needs->num_steps; i > 0; --i) {
+        if (!needs->is_needed[i - 1] && !coi_is_wanted(needs, needs->program->steps[i - 1].result))
             continue;
-        is_needed[i - 1] = true;
-        for (int k = 0; k < step->num_in; ++k)
-            coi_tree_all(step->in[k], want_leaf, n);
-        if (step->after != NULL)
-            coi_tree_all(step->after, want_leaf, n);
-        if (step->op->takes_tape)
-            need_tape(program, i - 1, is_needed);
+        needs->is_needed[i - 1] = true;
+        if (!want_operands(needs, i - 1))
+            return false;
     }
+    return true;
 }
 
 /* What a watch lets watch is there anyway. */
 static bool
 is_there(const co_value *leaf, void *arg)
 {
-    const needing *n = arg;
+    const coi_needs *needs = arg;
 
-    return leaf->kind != CO_KIND_SYMBOLIC || leaf->u.symbol.program != n->program ||
-           n->wanted[leaf->u.symbol.slot];
+    return !is_own(needs, leaf) || needs->wanted[leaf->u.symbol.slot];
 }
 
 /* Calls that others need for how they run, not for a value: in the order of the program. */
 static void
-need_surroundings(const coi_program *program, size_t num_steps, needing *n, bool *is_needed)
+need_surroundings(coi_needs *needs)
 {
-    size_t last = num_steps, open = 0;
+    bool  *is_needed = needs->is_needed;
+    size_t last = needs->num_steps, open = 0;
 
     while (last > 0 && !is_needed[last - 1])
         --last;
     for (size_t i = 0; i < last; ++i) {
-        const coi_program_step *step = &program->steps[i];
+        const coi_program_step *step = &needs->program->steps[i];
 
         if (step->op->sets_context)
             is_needed[i] = true;
         else if (step->op == &coi_op_tape_begin)
             open += is_needed[i];
         else if (step->op == &coi_op_watch)
-            is_needed[i] = open > 0 && coi_tree_all(step->in[0], is_there, n);
+            is_needed[i] = is_needed[i] || (open > 0 && coi_tree_all(step->in[0], is_there, needs));
         else if (step->ends_tape)
             open -= is_needed[i];
     }
@@ -104,39 +148,28 @@ need_surroundings(const coi_program *program, size_t num_steps, needing *n, bool
 /* A tape that stays open after gradients ends where the program says so, also past the last call
  * that is needed. */
 static void
-need_ends(const coi_program *program, size_t num_steps, bool *is_needed)
+need_ends(coi_needs *needs)
 {
-    for (size_t i = 0; i < num_steps; ++i) {
-        const coi_program_step *step = &program->steps[i];
+    const coi_program_step *steps = needs->program->steps;
 
-        if (step->op != &coi_op_tape_end)
+    for (size_t i = 0; i < needs->num_steps; ++i) {
+        if (steps[i].op != &coi_op_tape_end)
             continue;
-        is_needed[i] = false;
-        for (size_t k = i; k > 0 && step->tape != 0; --k)
-            if (program->steps[k - 1].op == &coi_op_tape_begin &&
-                program->steps[k - 1].tape == step->tape)
-                is_needed[i] = is_needed[k - 1];
+        for (size_t k = i; k > 0 && steps[i].tape != 0; --k)
+            if (steps[k - 1].op == &coi_op_tape_begin && steps[k - 1].tape == steps[i].tape)
+                needs->is_needed[i] = needs->is_needed[i] || needs->is_needed[k - 1];
     }
 }
 
-void
-coi_want_all(const coi_program *program, const co_value *value, bool *wanted)
+bool
+coi_needs_find(coi_needs *needs)
 {
-    needing n = { program->serial, wanted, NULL, false };
-
-    coi_tree_all(value, want_leaf, &n);
-}
-
-void
-coi_find_needed(const coi_program *program, size_t num_steps, bool *wanted, const bool *given,
-                bool has_later, bool *is_needed)
-{
-    needing n = { program->serial, wanted, given, false };
-
     do {
-        n.changed = false;
-        sweep(program, num_steps, &n, is_needed);
-    } while (has_later && n.changed);
-    need_ends(program, num_steps, is_needed);
-    need_surroundings(program, num_steps, &n, is_needed);
+        needs->changed = false;
+        if (!sweep(needs))
+            return false;
+    } while (needs->has_later && needs->changed);
+    need_ends(needs);
+    need_surroundings(needs);
+    return true;
 }

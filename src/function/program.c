@@ -260,70 +260,85 @@ coi_program_put_constants(const coi_program *program, co_value **slots)
 /* --- last uses --- */
 
 typedef struct use {
-    uint64_t  program;
-    uint32_t *last; /* of each slot */
-    uint32_t  step;
+    const coi_last_uses *uses;
+    uint32_t             mark; /* what a slot gets that is found */
 } use;
 
 static bool
-note_use(const co_value *leaf, void *arg)
+mark_slot(const co_value *leaf, void *arg)
 {
     const use *u = arg;
 
-    if (leaf->kind == CO_KIND_SYMBOLIC && leaf->u.symbol.program == u->program)
-        u->last[leaf->u.symbol.slot] = u->step;
+    if (leaf->kind == CO_KIND_SYMBOLIC && leaf->u.symbol.program == u->uses->program)
+        u->uses->last[leaf->u.symbol.slot] = u->mark;
     return true;
 }
 
-/* The slots in order of the step that drops them: a bucket for each step. */
-static void
-sort_dropped(coi_program *program, const uint32_t *last)
+void
+coi_last_uses_find(const coi_last_uses *uses)
+{
+    use u = { uses, 0 };
+
+    for (size_t i = 0; i < uses->num_steps; ++i) {
+        const coi_program_step *step = &uses->steps[i];
+
+        u.mark = (uint32_t)i + 1;
+        coi_tree_all(step->result, mark_slot, &u); /* one that nothing uses is dropped here */
+        for (int k = 0; k < step->num_in; ++k)
+            coi_tree_all(step->in[k], mark_slot, &u);
+    }
+}
+
+void
+coi_last_uses_keep(const coi_last_uses *uses, const co_value *value)
+{
+    use u = { uses, 0 };
+
+    coi_tree_all(value, mark_slot, &u);
+}
+
+void
+coi_last_uses_sort(const coi_last_uses *uses, uint32_t *dropped)
 {
     uint32_t at = 0;
 
-    for (uint32_t slot = 0; slot < program->num_slots; ++slot)
-        if (last[slot] < program->num_steps)
-            ++program->steps[last[slot]].num_dropped;
-    for (size_t i = 0; i < program->num_steps; ++i) {
-        program->steps[i].first_dropped = at;
-        at += program->steps[i].num_dropped;
-        program->steps[i].num_dropped = 0;
+    for (uint32_t slot = 0; slot < uses->num_slots; ++slot)
+        if (uses->last[slot] > 0)
+            ++uses->steps[uses->last[slot] - 1].num_dropped;
+    for (size_t i = 0; i < uses->num_steps; ++i) {
+        uses->steps[i].first_dropped = at;
+        at += uses->steps[i].num_dropped;
+        uses->steps[i].num_dropped = 0;
     }
-    for (uint32_t slot = 0; slot < program->num_slots; ++slot)
-        if (last[slot] < program->num_steps) {
-            coi_program_step *step = &program->steps[last[slot]];
+    for (uint32_t slot = 0; slot < uses->num_slots; ++slot)
+        if (uses->last[slot] > 0) {
+            coi_program_step *step = &uses->steps[uses->last[slot] - 1];
 
-            program->dropped[step->first_dropped + step->num_dropped++] = slot;
+            dropped[step->first_dropped + step->num_dropped++] = slot;
         }
 }
 
 bool
 coi_program_finish(co_context *ctx, coi_program *program, co_value *result)
 {
-    size_t    nbytes = (program->num_slots + 1) * sizeof(uint32_t);
-    uint32_t *last = coi_calloc(program->memory, nbytes);
-    use       u;
+    size_t        nbytes = (program->num_slots + 1) * sizeof(uint32_t);
+    coi_last_uses uses = { program->serial, program->steps, program->num_steps, program->num_slots,
+                           coi_calloc(program->memory, nbytes) };
 
-    if (last == NULL ||
+    if (uses.last == NULL ||
         !coi_grow(program->memory, (void **)&program->dropped, &program->cap_dropped,
                   program->num_slots + 1, sizeof(*program->dropped))) {
-        coi_free(program->memory, last, nbytes);
+        coi_free(program->memory, uses.last, nbytes);
         return no_memory(ctx);
     }
     coi_ref(result);
     program->result = result;
     program->has_examples = coi_has_examples(program->args);
-    u = (use){ program->serial, last, 0 };
-    for (; u.step < program->num_steps; ++u.step) {
-        const coi_program_step *step = &program->steps[u.step];
-
-        program->has_examples = program->has_examples || coi_has_examples(step->result);
-        coi_tree_all(step->result, note_use, &u); /* one that nothing uses is dropped here */
-        for (int k = 0; k < step->num_in; ++k)
-            coi_tree_all(step->in[k], note_use, &u);
-    }
-    coi_tree_all(result, note_use, &u); /* past the last step: it is not dropped */
-    sort_dropped(program, last);
-    coi_free(program->memory, last, nbytes);
+    for (size_t i = 0; i < program->num_steps; ++i)
+        program->has_examples = program->has_examples || coi_has_examples(program->steps[i].result);
+    coi_last_uses_find(&uses);
+    coi_last_uses_keep(&uses, result);
+    coi_last_uses_sort(&uses, program->dropped);
+    coi_free(program->memory, uses.last, nbytes);
     return coi_program_find_regions(ctx, program);
 }

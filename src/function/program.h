@@ -89,12 +89,29 @@ bool coi_program_run_step(co_context *ctx, const coi_program *program, const coi
  * a value give none. */
 co_value *coi_program_value(co_context *ctx, const coi_program *program, co_value **slots,
                             int64_t *examples, co_value *pattern);
+/*
+ * When the values of a run are dropped: after the last of some calls that uses them. Find these
+ * calls, keep what is used later, and sort the slots by their call: num_dropped and first_dropped
+ * of each say which of `dropped`, with room for all slots, are its own.
+ */
+typedef struct coi_last_uses {
+    uint64_t          program; /* serial number */
+    coi_program_step *steps;
+    size_t            num_steps, num_slots;
+    uint32_t         *last; /* by slot: the call + 1, 0 at first: it is not dropped */
+} coi_last_uses;
+void coi_last_uses_find(const coi_last_uses *uses);
+void coi_last_uses_keep(const coi_last_uses *uses, const co_value *value);
+void coi_last_uses_sort(const coi_last_uses *uses, uint32_t *dropped);
+
 /* All calls are there: set the result and find the last use of every value. False with an error. */
 bool coi_program_finish(co_context *ctx, coi_program *program, co_value *result);
 
 /* control_flow.c. Whether a call of the program, or of one that it holds, reads or writes one of
  * these resources. */
 bool coi_program_acts_on(const coi_program *program, unsigned resources);
+/* The resources that a call writes, or one of the programs that it holds. */
+unsigned coi_step_writes(const coi_program_step *step);
 
 /* Whether there is a symbolic tensor in a value. */
 bool coi_has_symbols(const co_value *value);

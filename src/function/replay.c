@@ -22,6 +22,8 @@ typedef struct replay {
     /* By the same slot: all replicas gave one value, which is grouped as itself (DV-GROUP-4). NULL:
      * there was none so far. */
     bool *is_one;
+    bool  is_single; /* one call, outside a run: the slots are the caller's, who has no is_one, and
+                      * a graph may get more of them meanwhile */
 } replay;
 
 /* --- values of the run in the place of symbolic tensors --- */
@@ -86,9 +88,17 @@ ungroup(const replay *r, const co_value *pattern, co_value *value)
 }
 
 static co_value *
-value_of(replay *r, co_value *pattern)
+value_or_none(co_context *ctx, co_value *leaf, void *arg)
 {
-    co_value *value = coi_tree_map(r->ctx, pattern, value_of_leaf, r);
+    co_value *value = value_of_leaf(ctx, leaf, arg);
+
+    return value != NULL ? value : co_none(ctx);
+}
+
+static co_value *
+value_of(replay *r, co_value *pattern, coi_tree_fn leaf)
+{
+    co_value *value = coi_tree_map(r->ctx, pattern, leaf, r);
 
     if (r->examples != NULL && value != NULL && coi_is_tree(pattern))
         put_examples(r, pattern, value);
@@ -119,10 +129,11 @@ static bool
 note_one(replay *r, const co_value *pattern)
 {
     uint64_t slot = coi_first_slot(r->program, pattern);
-    size_t   nbytes = r->program->num_slots + 1;
+    size_t   nbytes;
 
-    if (slot == UINT64_MAX)
+    if (slot == UINT64_MAX || r->is_single)
         return true;
+    nbytes = r->program->num_slots + 1;
     if (r->is_one == NULL) {
         if ((r->is_one = coi_small_alloc(&r->ctx->heap, nbytes)) == NULL) {
             coi_fail(r->ctx, CO_RESOURCE_EXHAUSTED,
@@ -247,7 +258,7 @@ replay_end(const replay *r)
 co_value *
 coi_program_result_type(co_context *ctx, const coi_program *program, co_value *args)
 {
-    replay    r = { ctx, program, slots_new(ctx, program), NULL, NULL };
+    replay    r = { ctx, program, slots_new(ctx, program), NULL, NULL, false };
     co_value *type = NULL;
 
     if (r.slots == NULL)
@@ -296,19 +307,25 @@ run_call(replay *r, const coi_program_step *step, co_value *const *in)
 static bool
 run_step(replay *r, const coi_program_step *step)
 {
-    co_value *few[COI_INLINE_ITEMS], **in = few;
-    size_t    nbytes = (size_t)step->num_in * sizeof(*in);
-    bool      ok = true;
+    co_value   *few[COI_INLINE_ITEMS], **in = few;
+    size_t      nbytes = (size_t)step->num_in * sizeof(*in);
+    uint32_t    tape = r->ctx->tape_number;
+    coi_tree_fn leaf = step->op->want_operands != NULL ? value_or_none : value_of_leaf;
+    bool        ok = true;
 
     if (step->num_in > COI_INLINE_ITEMS && (in = coi_small_alloc(&r->ctx->heap, nbytes)) == NULL) {
         coi_fail(r->ctx, CO_RESOURCE_EXHAUSTED, "no memory for %d operands", step->num_in);
         return false;
     }
     for (int i = 0; ok && i < step->num_in; ++i) {
-        in[i] = step->is_plain ? value_of_leaf(r->ctx, step->in[i], r) : value_of(r, step->in[i]);
+        in[i] = step->is_plain ? leaf(r->ctx, step->in[i], r) : value_of(r, step->in[i], leaf);
         ok = in[i] != NULL;
     }
+    if (!ok && r->ctx->error.code == CO_OK)
+        coi_fail(r->ctx, CO_INTERNAL, "%s is run before what it needs", step->call);
+    r->ctx->tape_number = step->tape;
     ok = ok && run_call(r, step, in);
+    r->ctx->tape_number = tape;
     if (in != few)
         coi_small_free(&r->ctx->heap, in, nbytes);
     return ok;
@@ -336,15 +353,11 @@ bool
 coi_program_run_step(co_context *ctx, const coi_program *program, const coi_program_step *step,
                      co_value **slots, int64_t *examples)
 {
-    replay r = { ctx, program, slots, examples, NULL };
-    bool   ok;
+    replay r = { ctx, program, slots, examples, NULL, true };
 
     coi_copy_site(&ctx->site, &step->site);
     ctx->call = step->call;
-    ok = run_step_on_device(&r, step);
-    if (r.is_one != NULL)
-        coi_small_free(&ctx->heap, r.is_one, program->num_slots + 1);
-    return ok;
+    return run_step_on_device(&r, step);
 }
 
 /* What no call after this one uses. */
@@ -443,19 +456,11 @@ run_region(replay *r, coi_region *region)
     return make_calls(r, region->first, region->end, NULL);
 }
 
-static co_value *
-value_or_none(co_context *ctx, co_value *leaf, void *arg)
-{
-    co_value *value = value_of_leaf(ctx, leaf, arg);
-
-    return value != NULL ? value : co_none(ctx);
-}
-
 co_value *
 coi_program_value(co_context *ctx, const coi_program *program, co_value **slots, int64_t *examples,
                   co_value *pattern)
 {
-    replay    r = { ctx, program, slots, examples, NULL };
+    replay    r = { ctx, program, slots, examples, NULL, true };
     co_value *value = coi_tree_map(ctx, pattern, value_or_none, &r);
 
     if (examples != NULL && value != NULL && coi_is_tree(pattern))
@@ -495,7 +500,7 @@ take_result(replay *r, const bool *is_needed)
         return result;
     }
     result = is_needed == NULL
-                 ? value_of(r, pattern)
+                 ? value_of(r, pattern, value_of_leaf)
                  : coi_program_value(r->ctx, r->program, r->slots, r->examples, pattern);
     if (result != NULL)
         coi_ref(result);
@@ -513,8 +518,9 @@ coi_program_replay_part(co_context *ctx, const coi_program *program, co_value *a
                         const bool *is_needed)
 {
     size_t       example_bytes = (program->num_slots + 1) * sizeof(int64_t);
-    replay       r = { ctx, program, slots_new(ctx, program), NULL, NULL };
+    replay       r = { ctx, program, slots_new(ctx, program), NULL, NULL, false };
     co_site_info site = ctx->site;
+    size_t       unbegun_tapes = ctx->unbegun_tapes;
     co_value    *result = NULL;
 
     if (r.slots != NULL && program->has_examples &&
@@ -535,6 +541,7 @@ coi_program_replay_part(co_context *ctx, const coi_program *program, co_value *a
     if (r.examples != NULL)
         coi_small_free(&ctx->heap, r.examples, example_bytes);
     co_block_end(ctx);
+    ctx->unbegun_tapes = unbegun_tapes; /* of tapes that are over with the block */
     coi_copy_site(&ctx->site, &site);
     return result != NULL ? coi_own(ctx, result) : NULL;
 }

@@ -57,28 +57,26 @@ coi_graph_run_new(co_context *ctx, co_strategy *strategy, const co_run_options *
 static void
 say_lost(co_context *ctx, const coi_program *program)
 {
-    size_t      num_slots = program->num_slots + 1, num_steps = program->num_steps + 1;
-    coi_memory *memory = program->memory;
-    bool       *wanted = coi_calloc(memory, num_slots), *is_needed = coi_calloc(memory, num_steps);
+    coi_needs needs;
+    bool      ok = coi_needs_open(&needs, program);
 
-    if (wanted != NULL && is_needed != NULL) {
-        coi_want_all(program, program->result, wanted);
-        coi_find_needed(program, program->num_steps, wanted, NULL, false, is_needed);
-        for (size_t i = 0; i < program->num_steps; ++i) {
-            const coi_program_step *step = &program->steps[i];
-
-            if (is_needed[i] || (step->op->writes & CO_RESOURCE_VARIABLE) == 0)
-                continue;
-            coi_log_line(&ctx->runtime->log, CO_LOG_WARNING,
-                         "%s:%d: %s in a step of a graph never runs, because nothing that the step "
-                         "returns needs it; return its result or co_last_operation, or let the "
-                         "result come after it (CO_CONTROL_DEPENDENCIES)",
-                         step->site.file != NULL ? coi_path_end(step->site.file, 120) : "?",
-                         step->site.line, step->call);
-        }
+    if (ok) {
+        coi_want_all(&needs, program->result);
+        ok = coi_needs_find(&needs);
     }
-    coi_free(memory, wanted, num_slots);
-    coi_free(memory, is_needed, num_steps);
+    for (size_t i = 0; ok && i < program->num_steps; ++i) {
+        const coi_program_step *step = &program->steps[i];
+
+        if (needs.is_needed[i] || (coi_step_writes(step) & CO_RESOURCE_VARIABLE) == 0)
+            continue;
+        coi_log_line(&ctx->runtime->log, CO_LOG_WARNING,
+                     "%s:%d: %s in a step of a graph never runs, because nothing that the step "
+                     "returns needs it; return its result or co_last_operation, or let the "
+                     "result come after it (CO_CONTROL_DEPENDENCIES)",
+                     step->site.file != NULL ? coi_path_end(step->site.file, 120) : "?",
+                     step->site.line, step->call);
+    }
+    coi_needs_close(&needs);
 }
 
 bool
@@ -269,13 +267,6 @@ replay_run(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
     return co_run_with(ctx, run->strategy, replay_replica, in[0], &r, &options);
 }
 
-#define RESOURCES (CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS)
-const coi_op coi_op_run_in_graph = {
-    COI_RECORDED("run_in_graph", "Runs the step of a graph on all replicas; co_run.", replay_run,
-                 RESOURCES, RESOURCES),
-    .attrs_rule = { COI_ATTRS_SIZE(coi_graph_run_attrs), hold_run, drop_run },
-};
-
 /* --- as much as is needed --- */
 
 /* Whether replicas make the same calls: then a call that one needs is made by all, and those that
@@ -295,39 +286,59 @@ are_alike(const coi_graph_run *run)
     return true;
 }
 
-typedef struct wanting {
-    uint64_t    graph;
-    const bool *wanted; /* by slot of the graph */
-} wanting;
-
-static bool
-is_unwanted(const co_value *leaf, void *arg)
-{
-    const wanting *w = arg;
-
-    return leaf->kind != CO_KIND_SYMBOLIC || leaf->u.symbol.program != w->graph ||
-           !w->wanted[leaf->u.symbol.slot];
-}
-
 /* The results of a replica's program that stand for results of the run which are wanted. */
 static void
-want_results(wanting *w, const co_value *merged, const coi_program *program, const co_value *own,
-             int replica, bool *wanted)
+want_results(coi_needs *graph, const co_value *merged, coi_needs *own, const co_value *result,
+             int replica)
 {
-    coi_values items = coi_tree_items(own);
+    coi_values items = coi_tree_items(result);
 
-    if (coi_is_distributed(merged) && !coi_is_distributed(own) &&
+    if (coi_is_distributed(merged) && !coi_is_distributed(result) &&
         (size_t)replica < merged->u.per_replica.n)
         merged = merged->u.per_replica.items[replica];
-    if (!coi_is_tree(own) || !coi_is_same_node(merged, own)) {
-        if (!coi_tree_all(merged, is_unwanted, w))
-            coi_want_all(program, own, wanted);
+    if (!coi_is_tree(result) || !coi_is_same_node(merged, result)) {
+        if (coi_is_wanted(graph, merged))
+            coi_want_all(own, result);
         return;
     }
     for (size_t i = 0; i < items.n; ++i)
         if (items.items[i] != NULL)
-            want_results(w, coi_tree_items(merged).items[i], program, items.items[i], replica,
-                         wanted);
+            want_results(graph, coi_tree_items(merged).items[i], own, items.items[i], replica);
+}
+
+/* The operands of a run for which wanted arguments of a replica's program stand. */
+static void
+want_given(coi_needs *graph, const co_value *given, coi_needs *own, const co_value *pattern,
+           int replica)
+{
+    coi_values items = coi_tree_items(pattern);
+
+    if (coi_is_distributed(given) && !coi_is_distributed(pattern) &&
+        (size_t)replica < given->u.per_replica.n)
+        given = given->u.per_replica.items[replica];
+    if (!coi_is_tree(pattern) || !coi_is_same_node(given, pattern)) {
+        if (coi_is_wanted(own, pattern))
+            coi_want_all(graph, given);
+        return;
+    }
+    for (size_t i = 0; i < items.n; ++i)
+        if (items.items[i] != NULL)
+            want_given(graph, coi_tree_items(given).items[i], own, items.items[i], replica);
+}
+
+/* Keyword arguments are one more argument of the step, and what it uses of the graph follows as
+ * another tuple. */
+static void
+want_arguments(coi_needs *graph, const coi_program_step *step, coi_needs *own, int replica)
+{
+    const co_value *all = own->program->args->u.items.items[0];
+    size_t          n = step->in[0]->u.items.n;
+
+    for (size_t i = 0; i < all->u.items.n; ++i)
+        want_given(graph, i < n ? step->in[0]->u.items.items[i] : step->in[1], own,
+                   all->u.items.items[i], replica);
+    want_given(graph, step->in[2]->u.items.items[replica], own,
+               own->program->args->u.items.items[1], replica);
 }
 
 static size_t
@@ -340,44 +351,89 @@ count(const bool *is_needed, size_t n)
     return num;
 }
 
-/* What one replica needs, besides what is needed already; false without memory. */
+/* What one replica needs, besides what is needed already, and with `takes` what it takes for that
+ * of the graph; false without memory. */
 static bool
-need(coi_memory *memory, wanting *w, const coi_program_step *step, const coi_program *program,
-     int replica, bool *is_needed)
-{
-    size_t nbytes = program->num_slots + 1;
-    bool  *wanted = coi_calloc(memory, nbytes);
-
-    if (wanted == NULL)
-        return false;
-    want_results(w, step->result, program, program->result, replica, wanted);
-    coi_find_needed(program, program->num_steps, wanted, NULL, false, is_needed);
-    coi_free(memory, wanted, nbytes);
-    return true;
-}
-
-bool *
-coi_graph_run_needed(coi_memory *memory, const coi_program *graph, const coi_program_step *step,
-                     const bool *wanted, size_t *num_calls)
+need(coi_needs *graph, const coi_program_step *step, int replica, bool *is_needed, bool takes)
 {
     const coi_graph_run *run = ((const coi_graph_run_attrs *)step->attrs)->run;
-    wanting              w = { graph->serial, wanted };
-    size_t               n = run->programs[0]->num_steps, before;
-    bool                *is_needed;
+    const coi_program   *program = run->programs[replica];
+    coi_needs            own;
+    bool                 ok = coi_needs_open(&own, program);
 
-    *num_calls = n + 1;
-    if (coi_is_operation(step->result) || !are_alike(run))
-        return NULL;
-    is_needed = coi_calloc(memory, n + 1);
-    if (is_needed == NULL)
-        return NULL;
+    if (ok) {
+        memcpy(own.is_needed, is_needed, program->num_steps);
+        want_results(graph, step->result, &own, program->result, replica);
+        ok = coi_needs_find(&own);
+    }
+    if (ok) {
+        memcpy(is_needed, own.is_needed, program->num_steps);
+        if (takes)
+            want_arguments(graph, step, &own, replica);
+    }
+    coi_needs_close(&own);
+    return ok;
+}
+
+/* The calls that all replicas make; false without memory. */
+static bool
+need_all(coi_needs *graph, const coi_program_step *step, bool *is_needed)
+{
+    const coi_graph_run *run = ((const coi_graph_run_attrs *)step->attrs)->run;
+    size_t               n = run->programs[0]->num_steps, before;
+
     do {
         before = count(is_needed, n);
         for (int i = 0; i < run->num_programs; ++i)
-            if (!need(memory, &w, step, run->programs[i], i, is_needed)) {
-                coi_free(memory, is_needed, n + 1);
-                return NULL;
-            }
+            if (!need(graph, step, i, is_needed, false))
+                return false;
     } while (count(is_needed, n) != before);
-    return is_needed;
+    return true;
 }
+
+bool
+coi_graph_run_needed(coi_needs *graph, const coi_program_step *step, bool **is_needed,
+                     size_t *num_calls)
+{
+    const coi_graph_run *run = ((const coi_graph_run_attrs *)step->attrs)->run;
+    coi_memory          *memory = graph->program->memory;
+
+    *num_calls = run->programs[0]->num_steps + 1;
+    *is_needed = NULL;
+    if (coi_is_operation(step->result) || !are_alike(run))
+        return true;
+    *is_needed = coi_calloc(memory, *num_calls);
+    if (*is_needed == NULL)
+        return false;
+    if (need_all(graph, step, *is_needed))
+        return true;
+    coi_free(memory, *is_needed, *num_calls);
+    *is_needed = NULL;
+    return false;
+}
+
+static bool
+want_operands(coi_needs *graph, const coi_program_step *step)
+{
+    const coi_graph_run *run = ((const coi_graph_run_attrs *)step->attrs)->run;
+    size_t               num_calls;
+    bool                *is_needed, ok = coi_graph_run_needed(graph, step, &is_needed, &num_calls);
+
+    if (is_needed == NULL) {
+        for (int k = 0; k < step->num_in; ++k)
+            coi_want_all(graph, step->in[k]);
+        return ok;
+    }
+    for (int i = 0; ok && i < run->num_programs; ++i)
+        ok = need(graph, step, i, is_needed, true);
+    coi_free(graph->program->memory, is_needed, num_calls);
+    return ok;
+}
+
+#define RESOURCES (CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS)
+const coi_op coi_op_run_in_graph = {
+    COI_RECORDED("run_in_graph", "Runs the step of a graph on all replicas; co_run.", replay_run,
+                 RESOURCES, RESOURCES),
+    .want_operands = want_operands,
+    .attrs_rule = { COI_ATTRS_SIZE(coi_graph_run_attrs), hold_run, drop_run },
+};

@@ -63,10 +63,11 @@ coi_program *coi_graph_run_capture(co_context *ctx, coi_graph_run *run, coi_capt
 co_value *coi_graph_run_record(co_context *ctx, coi_graph_run *run, co_value *args,
                                co_value *kwargs, co_value *type);
 /*
- * Which calls of the programs of a run, a step of `graph`, are needed for the slots of the graph
- * that are wanted: an array to be freed, or NULL: all are. *num_calls gets its length.
+ * Which calls of the programs of a run, a step of the program of `graph`, are made for what is
+ * wanted of its results: *is_needed gets an array of *num_calls, to be freed, or NULL: all. False
+ * without memory.
  */
-bool *coi_graph_run_needed(coi_memory *memory, const coi_program *graph,
-                           const coi_program_step *step, const bool *wanted, size_t *num_calls);
+bool coi_graph_run_needed(coi_needs *graph, const coi_program_step *step, bool **is_needed,
+                          size_t *num_calls);
 
 #endif

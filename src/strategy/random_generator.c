@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generators. A draw is three calls: read the state, compute the numbers of (key, number of the
- * draw), which is a stateless operator whose seed is a tensor, and count the draw. Captured
+ * Generators. A draw counts itself and computes the numbers of (key, number of the draw) by a
+ * stateless operator whose seed is a tensor. That tensor is made of what the count gives: so no
+ * other thread can have the same number, and a session that needs the numbers counts. Captured
  * functions record these calls as they are.
  */
 #include <cohort/generator.h>
@@ -68,23 +69,22 @@ co_generator_reset(co_context *ctx, co_value *generator, int64_t seed)
     return ctx->error.code;
 }
 
-/* The seeds of the next draw, a tensor of the key and its number, which is counted. */
+/* The seeds of the next draw, a tensor of the key and its number, which is counted: the count that
+ * is there now, without this draw. */
 static co_value *
 next_seed(co_context *ctx, co_value *generator)
 {
     const int64_t one[STATE_SIZE] = { [COUNT] = 1 }, dim = STATE_SIZE, two = 2;
-    const int64_t place[2] = { 0, ctx->mode.cross ? 0 : ctx->mode.replica * REPLICA_DISTANCE };
+    const int64_t first = ctx->mode.cross ? 0 : ctx->mode.replica * REPLICA_DISTANCE;
+    const int64_t place[2] = { 0, first - 1 };
     const int32_t order[2] = { KEY, COUNT };
-    co_value     *state = co_variable_read(ctx, generator), *seed = NULL;
+    co_value     *state = co_tensor(ctx, CO_INT64, &dim, 1, one), *seed = NULL;
 
     if (state != NULL)
+        state = co_assign_add(ctx, generator, state);
+    if (state != NULL)
         seed = co_gather(ctx, state, co_tensor(ctx, CO_INT32, &two, 1, order), 0, 0);
-    if (seed != NULL)
-        seed = co_add(ctx, seed, co_tensor(ctx, CO_INT64, &two, 1, place));
-    if (seed == NULL ||
-        co_assign_add(ctx, generator, co_tensor(ctx, CO_INT64, &dim, 1, one)) == NULL)
-        return NULL;
-    return seed;
+    return seed != NULL ? co_add(ctx, seed, co_tensor(ctx, CO_INT64, &two, 1, place)) : NULL;
 }
 
 static co_value *

@@ -748,32 +748,54 @@ initial_by_function(co_context *ctx, co_value *declared, const co_variable_optio
     return NULL;
 }
 
-/* The first value: a value of the graph, or a tensor; of the block. In a step it is computed now,
- * because nothing outside the step has the values of the step. */
+/* A first value that the graph computes when the initializer runs: in the graph itself, also where
+ * a part of it is captured. */
+static co_value *
+initial_of_graph(co_context *ctx, co_value *initial, const co_variable_options *options)
+{
+    coi_capture      *graph = ctx->capture->graph->capture;
+    coi_mode          mode = ctx->mode;
+    coi_capture_pause pause;
+    bool              in_part = ctx->capture != graph;
+
+    if (in_part) {
+        pause = coi_capture_suspend(ctx);
+        coi_capture_enter(ctx, graph);
+        ctx->mode = (coi_mode){ .num_replicas = 1, .update_id = -1 };
+    }
+    initial = coi_is_structure(initial) ? co_stack(ctx, initial, 0) : co_identity(ctx, initial);
+    if (initial != NULL && options->dtype != CO_DTYPE_NONE &&
+        options->dtype != (co_dtype)initial->dtype)
+        initial = co_cast(ctx, initial, options->dtype);
+    if (in_part) {
+        ctx->mode = mode;
+        coi_capture_resume(ctx, &pause);
+    }
+    return initial;
+}
+
+/* The first value: a value of the graph, or a tensor; of the block. What a part of the graph makes
+ * (a step, the body of a condition or loop) is computed now, because nothing outside has the values
+ * of the part. */
 static co_value *
 initial_in_graph(co_context *ctx, co_value *initial, const co_variable_options *options)
 {
-    bool              in_step = ctx->mode.step != NULL;
+    bool              in_part = !ctx->capture->is_graph;
     coi_capture_pause pause;
 
     if (initial == NULL || initial->kind == CO_KIND_SPEC) {
-        if (in_step)
+        if (in_part)
             pause = coi_capture_suspend(ctx);
-        initial = in_step ? resolve(ctx, initial, options)
+        initial = in_part ? resolve(ctx, initial, options)
                           : initial_by_function(ctx, initial, options);
-        if (in_step)
+        if (in_part)
             coi_capture_resume(ctx, &pause);
         return initial;
     }
-    if (in_step && (initial = coi_capture_initial(ctx, initial, name_of(options))) == NULL)
+    if (in_part && (initial = coi_capture_initial(ctx, initial, name_of(options))) == NULL)
         return NULL;
-    if (coi_has_symbols(initial) || coi_is_variable(initial)) {
-        initial = coi_is_structure(initial) ? co_stack(ctx, initial, 0) : co_identity(ctx, initial);
-        return initial != NULL && options->dtype != CO_DTYPE_NONE &&
-                       options->dtype != (co_dtype)initial->dtype
-                   ? co_cast(ctx, initial, options->dtype)
-                   : initial;
-    }
+    if (coi_has_symbols(initial) || coi_is_variable(initial))
+        return initial_of_graph(ctx, initial, options);
     pause = coi_capture_suspend(ctx);
     initial = prepare(ctx, initial, options);
     coi_capture_resume(ctx, &pause);

@@ -440,7 +440,7 @@ capture_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
     co_value                        *variables, *gradients;
 
     if (coi_tape_has_calls(ctx) || !coi_is_type(loss) || coi_in_graph(ctx)) {
-        ctx->capture->tape_depth = ctx->tapes != NULL ? ctx->tapes->num_tapes : 0;
+        coi_capture_tape(ctx, coi_tape_place(ctx));
         coi_record_call(ctx, &coi_op_minimize, &(update_attrs){ optimizer, false }, &loss, 1,
                         co_none(ctx));
         coi_tape_spend(ctx);
@@ -581,7 +581,7 @@ may_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
     if (ctx->mode.cross)
         coi_fail(ctx, CO_RUNTIME_ERROR,
                  "minimize is called in cross-replica context; call it in the step");
-    else if (!ctx->recording)
+    else if (!ctx->recording || coi_tape_place(ctx) == COI_NO_TAPE)
         coi_fail(ctx, CO_RUNTIME_ERROR,
                  "there is no open tape; call co_tape_begin before computing the loss");
     return ctx->error.code == CO_OK;

@@ -423,6 +423,7 @@ coi_cell_free(coi_heap *heap, co_value *cell)
     coi_count_live(heap, -1);
     cell->object.magic = COI_MAGIC_DEAD;
 #if defined(COI_DEBUG) || COI_ASAN
+    ++heap->next_dead; /* values that died are counted in all builds */
     mourn(heap, cell, 0);
 #else
     bury(heap, cell, 0);

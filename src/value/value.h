@@ -206,7 +206,7 @@ typedef struct coi_heap {
     atomic_llong live; /* values made here minus values that died here; other threads may read it */
     struct coi_heap *next, *previous;
     void  *dead_cells[COI_DEAD_CELLS]; /* a ring of cells that died here; NULL: none yet */
-    size_t next_dead;                  /* where the next goes, modulo the length */
+    size_t next_dead; /* where the next goes, modulo the length: how many died here */
     /* Other objects; in debug builds cells too. */
     coi_free_block *oldest_dead, *youngest_dead;
     size_t          num_dead;
@@ -238,6 +238,12 @@ coi_count_live(coi_heap *heap, int by)
     long long live = atomic_load_explicit(&heap->live, memory_order_relaxed);
 
     atomic_store_explicit(&heap->live, live + by, memory_order_relaxed);
+}
+/* Whether a value was ever made or freed here. */
+static inline bool
+coi_heap_was_used(const coi_heap *heap)
+{
+    return atomic_load_explicit(&heap->live, memory_order_relaxed) != 0 || heap->next_dead != 0;
 }
 static inline void
 coi_object_init(const coi_heap *heap, coi_object *object, const coi_class *cls)

@@ -2,6 +2,9 @@
 /* Random generators: their state, in captured functions and outside, and in replicas. */
 #include "function_worlds.h"
 
+#include <pthread.h>
+#include <stdlib.h>
+
 static co_value *
 normal_numbers(co_context *ctx, co_value *args, void *user)
 {
@@ -79,6 +82,109 @@ CO_TEST_WITH(replicas_draw_different_numbers_of_a_generator, "", "cpus=2")
         expect_same(ctx, eager, seen);
         CO_EXPECT_FALSE(are_same(ctx, co_at(ctx, seen, 0), co_at(ctx, seen, 1)));
     }
+}
+
+CO_TEST(a_generator_of_a_graph_advances_with_every_draw, "GR-2 FN-7")
+{
+    co_graph *graph = co_graph_new(ctx);
+    co_value *h = co_generator(ctx, 5), *eager[4];
+
+    for (int i = 0; i < 4; ++i)
+        eager[i] = normal_numbers(ctx, NULL, h);
+    CO_GRAPH(ctx, graph)
+    {
+        co_value   *g = co_generator(ctx, 5), *x = normal_numbers(ctx, NULL, g), *y, *both;
+        co_session *session = co_session_open(ctx, NULL, NULL);
+
+        y = normal_numbers(ctx, NULL, g);
+        co_session_run(ctx, session, co_global_variables_initializer(ctx), NULL, 0);
+        expect_same(ctx, eager[0], co_session_run(ctx, session, x, NULL, 0));
+        both = co_session_run(ctx, session, co_args(ctx, x, y), NULL, 0);
+        expect_same(ctx, eager[1], co_at(ctx, both, 0));
+        expect_same(ctx, eager[2], co_at(ctx, both, 1));
+        expect_same(ctx, eager[3], co_session_run(ctx, session, y, NULL, 0));
+        CO_EXPECT_OK(ctx);
+    }
+}
+
+CO_TEST_WITH(steps_of_a_graph_draw_other_numbers_in_every_run, "GR-2", "cpus=2")
+{
+    co_strategy *strategy = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_graph    *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value   *g = NULL, *drawn, *seen[2];
+        co_session *session = co_session_open(ctx, NULL, NULL);
+
+        CO_SCOPE(ctx, strategy)
+            g = co_generator(ctx, 7);
+        drawn = co_local_results(ctx, strategy,
+                                 co_run(ctx, strategy, draw_in_step, co_no_args(ctx), g));
+        co_session_run(ctx, session, co_global_variables_initializer(ctx), NULL, 0);
+        for (int i = 0; i < 2; ++i) {
+            seen[i] = co_session_run(ctx, session, drawn, NULL, 0);
+            CO_REQUIRE(seen[i] != NULL);
+            CO_EXPECT_FALSE(are_same(ctx, co_at(ctx, seen[i], 0), co_at(ctx, seen[i], 1)));
+        }
+        CO_EXPECT_FALSE(are_same(ctx, co_at(ctx, seen[0], 0), co_at(ctx, seen[1], 0)));
+        CO_EXPECT_FALSE(are_same(ctx, co_at(ctx, seen[0], 1), co_at(ctx, seen[1], 1)));
+        CO_EXPECT_OK(ctx);
+    }
+}
+
+#define NUM_THREADS 4
+#define NUM_DRAWS   200
+
+typedef struct drawer {
+    co_context *ctx;
+    co_value   *generator;
+    pthread_t   thread;
+    double      seen[NUM_DRAWS];
+} drawer;
+
+static void *
+draw_many(void *arg)
+{
+    drawer *d = arg;
+
+    for (int i = 0; i < NUM_DRAWS; ++i)
+        CO_BLOCK(d->ctx)
+            d->seen[i] = co_item_float(d->ctx, co_generator_uniform(d->ctx, d->generator,
+                                                                    CO_FLOAT64, NULL, 0, NULL));
+    return NULL;
+}
+
+static int
+compare_numbers(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+CO_TEST(threads_draw_different_numbers_of_a_generator, "FN-7")
+{
+    static drawer drawers[NUM_THREADS];
+    static double all[NUM_THREADS * NUM_DRAWS];
+    co_value     *g = co_generator(ctx, 9);
+    int           equal = 0;
+
+    for (int i = 0; i < NUM_THREADS; ++i) {
+        drawers[i].ctx = co_open_beside(ctx);
+        drawers[i].generator = g;
+        pthread_create(&drawers[i].thread, NULL, draw_many, &drawers[i]);
+    }
+    for (int i = 0; i < NUM_THREADS; ++i) {
+        pthread_join(drawers[i].thread, NULL);
+        CO_EXPECT_OK(drawers[i].ctx);
+        memcpy(&all[i * NUM_DRAWS], drawers[i].seen, sizeof(drawers[i].seen));
+        co_close(drawers[i].ctx);
+    }
+    qsort(all, NUM_THREADS * NUM_DRAWS, sizeof(all[0]), compare_numbers);
+    for (int i = 1; i < NUM_THREADS * NUM_DRAWS; ++i)
+        equal += all[i] == all[i - 1];
+    CO_EXPECT_INT(equal, 0);
 }
 
 CO_TEST(what_is_no_generator_is_refused, "")

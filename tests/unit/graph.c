@@ -45,6 +45,7 @@ CO_TEST(operators_add_to_the_graph_and_a_session_computes, "GR-1 GR-2")
 CO_TEST(a_context_changes_its_mode_before_the_first_operation_only, "GR-1")
 {
     co_context *other = co_open_beside(ctx), *third = co_open_beside(ctx);
+    co_context *fourth = co_open_beside(ctx);
     co_value   *x;
 
     CO_EXPECT_TRUE(co_executing_eagerly(other));
@@ -65,10 +66,15 @@ CO_TEST(a_context_changes_its_mode_before_the_first_operation_only, "GR-1")
     CO_EXPECT_CODE(co_v1_disable_eager_execution(third), CO_VALUE_ERROR);
     CO_EXPECT_ERROR(third, CO_VALUE_ERROR, "right after co_open");
     CO_EXPECT_CLOSE(co_item_float(third, x), 3, 0);
+    CO_BLOCK(fourth)
+        co_scalar_float(fourth, 1); /* which is gone afterwards */
+    CO_EXPECT_CODE(co_v1_disable_eager_execution(fourth), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(fourth, CO_VALUE_ERROR, "right after co_open");
     CO_EXPECT_CODE(co_v1_enable_eager_execution(NULL), CO_INVALID_ARGUMENT);
     CO_EXPECT_CODE(co_v1_disable_eager_execution(NULL), CO_INVALID_ARGUMENT);
     co_close(other);
     co_close(third);
+    co_close(fourth);
 }
 
 /* Counts starts of operators, but for those that make tensors of data. */
@@ -262,6 +268,24 @@ CO_TEST(errors_have_the_line_of_the_operation, "GR-2")
     }
 }
 
+CO_TEST(the_error_of_a_fetched_variable_has_the_line_of_the_run, "GR-2 GR-3")
+{
+    co_graph *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value   *v = co_variable(ctx, co_scalar_float(ctx, 3), NULL);
+        co_value   *both = co_args(ctx, co_square(ctx, co_scalar_float(ctx, 3)), v);
+        co_session *session = co_session_open(ctx, graph, NULL);
+        int         line = __LINE__ + 1;
+        co_value   *result = co_session_run(ctx, session, both, NULL, 0);
+
+        CO_EXPECT_NULL(result);
+        CO_EXPECT_INT(co_error(ctx)->line, line);
+        CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "no value yet");
+    }
+}
+
 /* --- variables --- */
 
 CO_TEST(variables_have_no_value_before_their_initializer_ran, "GR-3")
@@ -298,6 +322,32 @@ CO_TEST(variables_have_no_value_before_their_initializer_ran, "GR-3")
         CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, y)), 9, 0);
         CO_EXPECT_OK(ctx);
     }
+}
+
+CO_TEST(a_graph_uses_and_fetches_variables_of_other_places, "GR-2")
+{
+    co_graph *graph = co_graph_new(ctx), *second = co_graph_new(ctx);
+    co_value *eager = co_variable(ctx, co_scalar_float(ctx, 5), NULL), *foreign = NULL;
+
+    CO_GRAPH(ctx, second)
+    foreign = co_variable(ctx, co_scalar_float(ctx, 7), NULL);
+    CO_GRAPH(ctx, graph)
+    {
+        co_session *session = co_session_open(ctx, graph, NULL);
+        co_value   *sum = co_add(ctx, eager, foreign), *more;
+
+        CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, eager)), 5, 0);
+        CO_EXPECT_NULL(run(ctx, session, sum));
+        CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "no value yet");
+        CO_EXPECT_NULL(co_variable_initializer(ctx, foreign));
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "not of the current graph");
+        CO_GRAPH(ctx, second)
+        run(ctx, co_session_open(ctx, NULL, NULL), co_global_variables_initializer(ctx));
+        CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, sum)), 12, 0);
+        more = co_assign_add(ctx, eager, co_float(ctx, 1));
+        run(ctx, session, more);
+    }
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_variable_read(ctx, eager)), 6, 0);
 }
 
 CO_TEST_WITH(variables_of_strategies_are_initialized_on_all_replicas, "GR-3 VAR-NEW-4", "cpus=2")
@@ -364,6 +414,38 @@ CO_TEST(control_dependencies_order_operations, "GR-5")
         CO_EXPECT_CODE(co_add_control_input(ctx, add, v), CO_VALUE_ERROR);
         CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 3");
         CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, add)), 1000, 0);
+    }
+}
+
+static co_value *
+read_it(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    return co_variable_read(ctx, user);
+}
+
+CO_TEST(control_dependencies_do_not_hold_in_an_init_scope, "GR-5 CTX-7")
+{
+    co_graph *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value   *v = co_variable(ctx, co_scalar_float(ctx, 1), NULL), *after = NULL;
+        co_value   *more = co_assign_add(ctx, v, co_float(ctx, 1)), *inside = NULL, *called = NULL;
+        co_session *session = co_session_open(ctx, NULL, NULL);
+
+        run(ctx, session, co_global_variables_initializer(ctx));
+        CO_CONTROL_DEPENDENCIES(ctx, more)
+        {
+            CO_INIT_SCOPE(ctx)
+            inside = co_variable_read(ctx, v);
+            called = co_init_scope(ctx, read_it, NULL, v);
+            after = co_variable_read(ctx, v);
+        }
+        CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, inside)), 1, 0);
+        CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, called)), 1, 0);
+        CO_EXPECT_CLOSE(co_item_float(ctx, run(ctx, session, after)), 2, 0);
+        CO_EXPECT_OK(ctx);
     }
 }
 
@@ -807,6 +889,24 @@ CO_TEST_WITH(iterators_are_initialized_by_an_operation, "ITER1-INIT-1 ITER1-INIT
         CO_EXPECT_INT(co_value_num_elements(ctx, run(ctx, session, next)), 4);
         CO_EXPECT_NULL(co_make_one_shot_iterator(ctx, co_distribute_dataset(ctx, m, data, NULL)));
         CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "one-shot");
+    }
+}
+
+CO_TEST(a_graph_takes_as_many_elements_as_it_is_asked_for, "GR-1")
+{
+    co_graph *graph = co_graph_new(ctx);
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_iterator *it = co_make_initializable_iterator(ctx, co_dataset_range(ctx, 0, 9, 1));
+
+        for (int i = 0; i < 5000 && co_ok(ctx); ++i)
+            CO_BLOCK(ctx)
+                co_get_next(ctx, it);
+        CO_EXPECT_OK(ctx);
+        while (co_next(ctx, it) != NULL) /* has no end here */
+            ;
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "one graph");
     }
 }
 

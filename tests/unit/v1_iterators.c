@@ -5,6 +5,8 @@
 #include "data_support.h"
 #include "scarce.h"
 
+#include <pthread.h>
+
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 static co_strategy *
@@ -667,4 +669,92 @@ CO_TEST_BARE(iterators_survive_scarce_blocks, "ITER1-DS-1 ITER1-FN-3")
     scarce_try("cpus=2", prepare_dataset, scarce_dataset, 12);
     scarce_try("cpus=2", prepare_dataset, scarce_function, 12);
     scarce_try("cpus=2", prepare_dataset, scarce_callable, 12);
+}
+
+/* --- iterators that programs share --- */
+
+typedef struct sharing {
+    co_context *ctx;
+    co_session *session;
+    co_value   *fetch;
+    pthread_t   thread;
+    bool        ok;
+} sharing;
+
+static void *
+share(void *arg)
+{
+    sharing *s = arg;
+
+    s->ok = true;
+    for (int i = 0; i < 2000; ++i)
+        CO_BLOCK(s->ctx)
+            s->ok = s->ok && co_session_run(s->ctx, s->session, s->fetch, NULL, 0) != NULL;
+    return NULL;
+}
+
+CO_TEST(an_eager_iterator_is_restarted_by_one_thread_while_others_read, "ITER1-INIT-1 GR-2")
+{
+    co_strategy *one = co_v1_one_device_strategy(ctx, NULL);
+    co_graph    *graph = co_graph_new(ctx);
+    co_iterator *it = co_make_dataset_iterator(ctx, one, co_dataset_range(ctx, 0, 1 << 20, 1));
+    sharing      threads[3];
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_value   *next = co_get_next(ctx, it), *start = co_iterator_initialize(ctx, it);
+        co_session *session = co_session_open(ctx, NULL, NULL);
+
+        CO_EXPECT_OK(ctx);
+        for (int i = 0; i < 3; ++i) {
+            threads[i] = (sharing){ .ctx = co_open_beside(ctx),
+                                    .session = session,
+                                    .fetch = i == 0 ? start : next };
+            pthread_create(&threads[i].thread, NULL, share, &threads[i]);
+        }
+        for (int i = 0; i < 3; ++i) {
+            pthread_join(threads[i].thread, NULL);
+            CO_EXPECT_TRUE(threads[i].ok);
+            co_close(threads[i].ctx);
+        }
+    }
+}
+
+typedef struct asking {
+    co_session *session;
+    co_value   *next, *start;
+} asking;
+
+static co_value *
+ask_itself(co_context *ctx, co_value *element, void *user)
+{
+    const asking *a = user;
+
+    if (a->session != NULL)
+        co_session_run(ctx, a->session, a->start != NULL ? a->start : a->next, NULL, 0);
+    return element;
+}
+
+CO_TEST(a_function_of_an_iterator_cannot_ask_it_for_elements, "GR-2")
+{
+    co_graph *graph = co_graph_new(ctx);
+    asking    a = { NULL, NULL, NULL };
+
+    CO_GRAPH(ctx, graph)
+    {
+        co_dataset  *data = co_dataset_map(ctx, co_dataset_range(ctx, 0, 8, 1), ask_itself, &a,
+                                           NULL);
+        co_iterator *it = co_make_initializable_iterator(ctx, data);
+        co_value    *next = co_get_next(ctx, it), *start = co_iterator_initialize(ctx, it);
+        co_session  *session = co_session_open(ctx, NULL, NULL);
+
+        CO_EXPECT_NOT_NULL(co_session_run(ctx, session, start, NULL, 0));
+        CO_EXPECT_NOT_NULL(co_session_run(ctx, session, next, NULL, 0));
+        a = (asking){ session, next, NULL };
+        CO_EXPECT_NULL(co_session_run(ctx, session, next, NULL, 0));
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "of their own");
+        a.start = start;
+        CO_EXPECT_NULL(co_session_run(ctx, session, next, NULL, 0));
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "of their own");
+    }
 }

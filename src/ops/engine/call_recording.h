@@ -30,8 +30,9 @@ typedef struct coi_capture {
     struct coi_exports *exports;
     bool                has_seed; /* of a graph: co_set_seed was called */
     uint64_t            seed;
-    co_value           *after;      /* results of calls that the next ones come after; NULL: none */
-    size_t              tape_depth; /* of the tape of the last call that takes_tape */
+    co_value           *after;     /* results of calls that the next ones come after; NULL: none */
+    uint32_t            tape;      /* of the next call that takes or ends one: its number, */
+    bool                ends_tape; /* and whether it is open no more after the call */
 } coi_capture;
 
 /* Whether what ctx calls becomes part of a graph. */
@@ -58,6 +59,16 @@ coi_is_capturing(const co_context *ctx)
     .reads = (reads_), .writes = (writes_), .effect = coi_recorded_effect, .replay = replay_
 co_code             coi_recorded_effect(co_context *ctx, coi_effect *effect);
 extern const coi_op coi_op_tape_begin, coi_op_tape_end, coi_op_watch; /* tape_calls.c */
+
+/* Let the next call that ctx captures be about the tape at a place; COI_NO_TAPE: about none. */
+static inline void
+coi_capture_tape(co_context *ctx, size_t place)
+{
+    const coi_tape *tape = place != COI_NO_TAPE ? &ctx->tapes->tapes[place] : NULL;
+
+    ctx->capture->tape = tape != NULL ? tape->captured : 0;
+    ctx->capture->ends_tape = tape != NULL && !tape->persistent;
+}
 
 /* What coi_op_tape_begin is recorded with. */
 typedef struct coi_tape_begin_attrs {

@@ -34,7 +34,7 @@ typedef struct backward_pass {
 } backward_pass;
 
 static bool
-pass_open(backward_pass *w, co_context *ctx)
+pass_open(backward_pass *w, co_context *ctx, size_t place)
 {
     size_t n = ctx->tapes->num_nodes;
 
@@ -56,7 +56,7 @@ pass_open(backward_pass *w, co_context *ctx)
     w->whole = w->grads + n;
     w->leads = (bool *)(w->whole + n);
     w->source = w->leads + n;
-    w->first = ctx->tapes->tapes[ctx->tapes->num_tapes - 1].first_record;
+    w->first = ctx->tapes->tapes[place].first_record;
     w->end = ctx->tapes->num_records;
     w->has_whole = false;
     return true;
@@ -548,8 +548,6 @@ free_leaves(co_context *ctx, co_value **leaves, size_t n)
         coi_small_free(&ctx->heap, leaves, (n + 1) * sizeof(*leaves));
 }
 
-/* The innermost tape stops recording before its backward pass, unless it is persistent; the log
- * stays until the pass is done. */
 static bool
 compute(backward_pass *w, co_value **targets, size_t num_targets, co_value **given,
         co_value **sources, size_t num_sources, bool zero)
@@ -565,23 +563,44 @@ compute(backward_pass *w, co_value **targets, size_t num_targets, co_value **giv
            collect(w, sources, num_sources, zero);
 }
 
+/* A tape stops recording before its backward pass, unless it is persistent; the log stays until the
+ * pass is done. */
+static void
+hide(coi_tape_log *log, size_t place)
+{
+    --log->num_tapes;
+    memmove(&log->tapes[place], &log->tapes[place + 1],
+            (log->num_tapes - place) * sizeof(*log->tapes));
+}
+
+/* With as many tapes as there were. */
+static void
+show(coi_tape_log *log, size_t place, const coi_tape *tape)
+{
+    memmove(&log->tapes[place + 1], &log->tapes[place],
+            (log->num_tapes - place - 1) * sizeof(*log->tapes));
+    log->tapes[place] = *tape;
+}
+
 co_code
 coi_gradients(co_context *ctx, co_value **targets, size_t num_targets, co_value **given,
               co_value **sources, size_t num_sources, bool zero)
 {
     coi_tape_log *log = ctx->tapes;
-    size_t        depth = log->num_tapes;
-    bool          persistent = log->tapes[depth - 1].persistent;
+    size_t        depth = log->num_tapes, place = coi_tape_place(ctx);
+    coi_tape      tape = log->tapes[place];
     backward_pass w;
 
-    if (pass_open(&w, ctx)) {
-        if (!persistent) {
-            --log->num_tapes;
+    if (pass_open(&w, ctx, place)) {
+        if (!tape.persistent) {
+            hide(log, place);
             ctx->recording = log->num_tapes > 0;
         }
         compute(&w, targets, num_targets, given, sources, num_sources, zero);
         pass_close(&w);
         log->num_tapes = depth;
+        if (!tape.persistent)
+            show(log, place, &tape);
         ctx->recording = true;
     }
     coi_tape_spend(ctx);
@@ -660,7 +679,7 @@ coi_capture_gradient(co_context *ctx, co_value *targets, co_value *sources,
     }
     /* A branch that does not run, or a loop without rounds, gives none where zeros are meant. */
     attrs.unconnected_zero = attrs.unconnected_zero || coi_tape_has_calls(ctx);
-    ctx->capture->tape_depth = ctx->tapes->num_tapes;
+    coi_capture_tape(ctx, coi_tape_place(ctx));
     ctx->type_recorder = NULL;
     types = gradient(ctx, in[0], in[1], &own);
     ctx->type_recorder = recorder;
@@ -676,7 +695,7 @@ check(co_context *ctx, co_value *targets, co_value *sources, const co_gradient_o
         (options->output_gradients != NULL &&
          !coi_check_value(ctx, options->output_gradients, 4, "options->output_gradients")))
         return false;
-    if (!ctx->recording)
+    if (!ctx->recording || coi_tape_place(ctx) == COI_NO_TAPE)
         coi_fail(ctx, CO_RUNTIME_ERROR,
                  "there is no open tape; call co_tape_begin before computing the targets");
     return ctx->error.code == CO_OK;

@@ -146,6 +146,8 @@ typedef struct coi_attr {
      }))
 
 typedef struct coi_effect coi_effect; /* ops/engine/execute.h */
+struct coi_needs;                     /* function/graph.h */
+struct coi_program_step;              /* function/program.h */
 
 /* See coi_op.plan_key. */
 typedef struct coi_plan_key {
@@ -169,8 +171,8 @@ typedef struct coi_op {
     bool    internal;
     uint8_t reads, writes;      /* bits of co_resource: what it acts on besides its operands */
     bool    not_differentiable; /* never recorded: integer results, random numbers, stop_gradient */
-    bool    takes_tape;         /* of recorded calls: it works on the innermost tape, and ends it
-                                 * unless it is persistent */
+    bool    takes_tape;         /* of recorded calls: it works on a tape, and ends it unless it is
+                                 * persistent */
     bool               sets_context; /* of recorded calls: later calls of the context see it */
     const coi_attr    *attrs;        /* ends with a NULL name */
     const char *const *attr_texts;   /* "axis:ints=null", in the same order, ends with NULL */
@@ -248,6 +250,10 @@ typedef struct coi_op {
     /* Of an entry that captured functions hold as a call (call_recording.h): makes the call again.
      * A value of the block, or NULL with an error in ctx. */
     co_value *(*replay)(co_context *ctx, const void *attrs, co_value *const *in, int num_in);
+    /* Of such an entry, where a session may want a part of its results: want the operands that this
+     * part takes (function/graph.h); the others are none when it is made. False without memory.
+     * NULL: it takes all. */
+    bool (*want_operands)(struct coi_needs *needs, const struct coi_program_step *step);
     /* Of such an entry: it starts kernels and has no other effect, so that a plan has them in its
      * place (function/plan.h). */
     bool is_planned;

@@ -70,11 +70,16 @@ const coi_op coi_op_tape_end = {
 void
 co_tape_end(co_context *ctx)
 {
+    size_t place;
+
     COI_ENTER_ALWAYS(ctx, "tape_end", );
+    place = coi_tape_place(ctx);
+    if (coi_is_capturing(ctx))
+        coi_capture_tape(ctx, place);
     if (ctx->unbegun_tapes > 0)
         --ctx->unbegun_tapes;
-    else if (ctx->tapes != NULL && ctx->tapes->num_tapes > 0)
-        coi_tapes_unwind(ctx, ctx->tapes->num_tapes - 1);
+    else if (place != COI_NO_TAPE)
+        coi_tape_drop(ctx, place);
     else
         coi_fail(ctx, CO_RUNTIME_ERROR, "there is no open tape to end; call co_tape_begin first");
     if (coi_is_capturing(ctx) && ctx->error.code == CO_OK)
