@@ -244,9 +244,9 @@ two_replicas(void)
     for (bench_clock c = bench_begin(ROUNDS, 3); bench_more(&c);) {
         bench_add(&step, time_steps(ctx, strategy, run_and_all_reduce, STEPS, 0));
         bench_add(&reduce, time_steps(ctx, strategy, run_and_reduce, STEPS, 0));
+        bench_add(&ping_hot,
+                  time_ping(true, STEPS, 0)); /* in turns: a machine may change its pace */
     }
-    for (bench_clock c = bench_begin(ROUNDS, 3); bench_more(&c);)
-        bench_add(&ping_hot, time_ping(true, STEPS, 0));
     for (bench_clock c = bench_begin(COLD_ROUNDS, 3); bench_more(&c);) {
         bench_add(&cold, time_steps(ctx, strategy, run_and_all_reduce, 1, 0.005));
         bench_add(&ping_cold, time_ping(false, 1, 0.005));

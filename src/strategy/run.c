@@ -417,7 +417,8 @@ step_close(coi_replica_threads *threads, co_context *parent)
     coi_step_variables_free(step, &parent->heap);
     if (n == 1 && parent->error.code == CO_OK) {
         merged = step->slots[0].result;
-        if (merged->kind == CO_KIND_TENSOR || !coi_has_component(merged)) {
+        if (merged->kind == CO_KIND_TENSOR ||
+            (merged->kind == CO_KIND_TUPLE && are_tensors(merged)) || !coi_has_component(merged)) {
             /* Nothing to merge it with: its reference becomes the caller's. */
             step->slots[0].result = NULL;
             return merged;
