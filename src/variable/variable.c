@@ -537,14 +537,22 @@ capture_assign(co_context *ctx, co_value *variable, co_value *value, int verb)
     return seen;
 }
 
-/* What an assignment gives is a read of the variable: gradients lead to it, and not to what was
- * assigned, `value`, which may be watched later. Takes over the reference, and gives one. */
+/* Whether somebody but the variable and the caller has a tensor. */
+static bool
+is_known_elsewhere(const co_value *tensor)
+{
+    return atomic_load_explicit(&tensor->object.refs, memory_order_relaxed) > 2;
+}
+
+/* What an assignment gives is a read of the variable: gradients lead to it, and not to the tensor
+ * that was assigned, which may be watched later. Takes over the reference, and gives one. */
 static co_value *
-as_read(co_context *ctx, co_value *variable, const co_value *value, co_value *seen)
+as_read(co_context *ctx, co_value *variable, co_value *seen)
 {
     co_value *view;
 
-    if (seen == NULL || seen->kind != CO_KIND_TENSOR || (!ctx->recording && seen != value))
+    if (seen == NULL || seen->kind != CO_KIND_TENSOR ||
+        (!ctx->recording && !is_known_elsewhere(seen)))
         return seen;
     view = coi_tensor_view(&ctx->heap, seen, seen->u.tensor.dims, seen->ndim,
                            seen->u.tensor.num_elements, 0, coi_err(ctx));
@@ -564,7 +572,7 @@ assign_or_record(co_context *ctx, co_value *variable, co_value *value, int verb)
     if (coi_is_capturing(ctx))
         return capture_assign(ctx, variable, value, verb);
     seen = variable->u.variable->ops->assign(ctx, variable, verb, value);
-    seen = as_read(ctx, variable, value, seen);
+    seen = as_read(ctx, variable, seen);
     return seen != NULL ? coi_own(ctx, seen) : NULL;
 }
 

@@ -182,6 +182,22 @@ CO_TEST_WITH(a_read_is_a_snapshot, "VAR-MIR-1", "cpus=2")
     CO_EXPECT_CLOSE(co_item_float(ctx, co_mul(ctx, v, co_float(ctx, 2))), 14, 0);
 }
 
+/* The tensor that was assigned first is watched later; what the second assignment gives is a read
+ * of its variable, and leads nowhere. */
+CO_TEST(what_an_assignment_gives_is_not_what_was_assigned, "VAR-MIR-1")
+{
+    co_value *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(20));
+    co_value *v = co_variable(ctx, x, NULL), *w = co_variable(ctx, x, NULL), *first, *second;
+
+    first = co_assign(ctx, v, x);
+    second = co_assign(ctx, w, v);
+    co_tape_begin_persistent(ctx);
+    co_watch(ctx, x);
+    CO_EXPECT_INT(co_value_kind(co_gradient(ctx, first, x)), CO_KIND_NONE);
+    CO_EXPECT_INT(co_value_kind(co_gradient(ctx, second, x)), CO_KIND_NONE);
+    co_tape_end(ctx);
+}
+
 CO_TEST_WITH(sync_on_read_variables_are_combined_when_read,
              "VAR-SOR-1 VAR-SOR-2 VAR-SOR-3 VAR-SOR-4 VAR-SOR-5 VAR-SOR-7 S-REDUCE-16", "cpus=2")
 {
