@@ -98,13 +98,13 @@ extern const suite_row suite_rows[];
 extern const size_t    suite_num_rows;
 
 typedef void (*suite_body)(co_context *ctx, co_strategy *s, const suite_row *row, int first);
-void suite_run(co_context *ctx, suite_body body);
+void suite_run(co_context *ctx, const char *name, suite_body body);
 
 #define CONFORM(name_, rules_)                                                                     \
     static void name_##_body(co_context *, co_strategy *, const suite_row *, int);                 \
     CO_TEST(name_, rules_)                                                                         \
     {                                                                                              \
-        suite_run(ctx, name_##_body);                                                              \
+        suite_run(ctx, #name_, name_##_body);                                                      \
     }                                                                                              \
     static void name_##_body(__attribute__((unused)) co_context      *ctx,                         \
                              __attribute__((unused)) co_strategy     *s,                           \
@@ -170,5 +170,21 @@ co_value *suite_vector(co_context *ctx, int64_t n, const float *data);
     suite_expect_elements(TEST_AT, (ctx), (value), (n), (const double[]){ __VA_ARGS__ })
 void suite_expect_elements(const char *file, int line, co_context *ctx, co_value *value, int64_t n,
                            const double *expected);
+
+#ifdef SUITE_CAPTURED
+/*
+ * The same bodies with captured steps: every run captures its step and replays it. A step that
+ * reads elements on the host has no meaning in a captured function; it runs as it is, and is
+ * counted.
+ */
+co_value *suite_captured_run(co_context *ctx, co_strategy *s, co_fn fn, co_value *args, void *user,
+                             const co_run_options *options);
+#undef co_run
+#undef co_run_with
+#define co_run(ctx, s, fn, args, user)                                                             \
+    suite_captured_run(CO_HERE(ctx), (s), (fn), (args), (user), NULL)
+#define co_run_with(ctx, s, fn, args, user, options)                                               \
+    suite_captured_run(CO_HERE(ctx), (s), (fn), (args), (user), (options))
+#endif
 
 #endif

@@ -27,6 +27,25 @@ foreach(line IN LISTS rows)
     endif()
 endforeach()
 
+# The same bodies with captured steps.
+add_executable(conformance_captured ${conformance_sources})
+set_target_properties(conformance_captured PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+target_include_directories(conformance_captured PRIVATE "${PROJECT_SOURCE_DIR}/tests/unit")
+target_compile_definitions(conformance_captured PRIVATE SUITE_CAPTURED=1)
+target_link_libraries(conformance_captured PRIVATE cohort_flags cohort_test_harness cohort m)
+add_dependencies(conformance_captured cohort_backend_test)
+foreach(row IN ITEMS default one-device mirrored-2 mirrored-4 mirrored-test-2 workers-1x2)
+    cohort_test(conformance.captured-${row} $<TARGET_FILE:conformance_captured> --row ${row})
+endforeach()
+if(TARGET cohort_mpi)
+    cohort_test(conformance.captured-workers-2x1 "${PROJECT_SOURCE_DIR}/scripts/mpirun-here" -n 2
+        $<TARGET_FILE:conformance_captured> --row workers-2x1)
+    set_tests_properties(conformance.captured-workers-2x1 PROPERTIES PROCESSORS 2
+        ENVIRONMENT "${COHORT_TEST_ENVIRONMENT};COHORT_TEST_NAME=conformance.captured-workers-2x1;ASAN_OPTIONS=detect_leaks=0")
+else()
+    cohort_skipped_test(conformance.captured-workers-2x1 "${COHORT_WITHOUT_MPI}")
+endif()
+
 # The same bodies with an observer that keeps account (tests/unit/account.h): nothing goes round the executor.
 add_executable(conformance_account ${conformance_sources})
 set_target_properties(conformance_account PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
