@@ -2,11 +2,14 @@
 /*
  * Same program, same bits: four logical replicas train a perceptron and a convolutional network
  * with dropout for 200 steps on uneven batches. However many devices, threads or processes host the
- * replicas, the weights end with the same hash, which is printed.
+ * replicas, and whether the step is captured or not, the weights end with the same hash, which is
+ * printed.
  *
  *     test_same_bits --verbose                                    devices and threads
  *     scripts/mpirun-here -n 2 test_same_bits --verbose           and processes
  */
+#include <cohort/function.h>
+
 #include "test.h"
 
 /* Large enough that matrix products, element-wise work and random numbers are cut into pieces for
@@ -21,6 +24,13 @@ enum {
     UNITS = 768,
     FILTERS = 12
 };
+
+/* One row of the table of hashes. */
+typedef struct training {
+    bool is_convolutional;
+    bool skips; /* a replica without examples draws no random numbers */
+    bool is_captured;
+} training;
 
 typedef struct model {
     co_value     *weights[4]; /* two layers: filter or matrix, and bias */
@@ -118,13 +128,14 @@ hash_weights(co_context *ctx, const model *m)
 /* 128 examples in batches of 41: replicas get 11, 11, 11 and 8 examples, in the last batch of a
  * round 2, 2, 1 and none. */
 static uint64_t
-train(co_context *ctx, co_strategy *s, bool is_convolutional, bool skips)
+train(co_context *ctx, co_strategy *s, training t)
 {
-    model       m = { .skips = skips };
-    co_value   *x, *y;
-    co_dataset *data;
-    double      last = NAN;
-    int         steps = 0;
+    model        m = { .skips = t.skips };
+    co_value    *x, *y;
+    co_function *f = co_function_of(ctx, step, &m, NULL);
+    co_dataset  *data;
+    double       last = NAN;
+    int          steps = 0;
 
     co_set_seed(ctx, 11);
     x = co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(EXAMPLES, SIDE, SIDE, 1), -1, 1);
@@ -132,13 +143,14 @@ train(co_context *ctx, co_strategy *s, bool is_convolutional, bool skips)
                   co_slice(ctx, co_reshape(ctx, x, CO_SHAPE(EXAMPLES, SIDE * SIDE)),
                            (int64_t[]){ 0, 0 }, (int64_t[]){ EXAMPLES, CLASSES }, 2),
                   1, CO_INT64);
-    build(ctx, s, &m, is_convolutional);
+    build(ctx, s, &m, t.is_convolutional);
     data = co_dataset_batch(ctx, co_dataset_from_tensor_slices(ctx, co_args(ctx, x, y)), BATCH,
                             false);
     data = co_dataset_with_autoshard(ctx, co_dataset_repeat(ctx, data, -1), CO_AUTOSHARD_REPLICA);
     data = co_dataset_take(ctx, data, STEPS);
     CO_EACH(ctx, batch, co_iterate(ctx, co_distribute_dataset(ctx, s, data, NULL))) {
-        co_value *losses = co_run(ctx, s, step, batch, &m);
+        co_value *losses = t.is_captured ? co_run(ctx, s, co_captured, batch, f)
+                                         : co_run(ctx, s, step, batch, &m);
 
         last = co_item_float(ctx, co_reduce(ctx, s, CO_REDUCE_SUM, losses, NULL, 0));
         ++steps;
@@ -162,7 +174,7 @@ mirrored(co_context *ctx, int devices)
 
 /* In a runtime of its own: that many devices, with that many threads each. */
 static uint64_t
-train_on(int devices, int threads, bool is_convolutional, bool skips)
+train_on(int devices, int threads, training t)
 {
     char        settings[64];
     co_context *ctx;
@@ -170,25 +182,27 @@ train_on(int devices, int threads, bool is_convolutional, bool skips)
 
     snprintf(settings, sizeof(settings), "cpus=%d, threads=%d", devices, devices * threads);
     ctx = co_open(settings);
-    hash = train(ctx, mirrored(ctx, devices), is_convolutional, skips);
+    hash = train(ctx, mirrored(ctx, devices), t);
     CO_EXPECT_CODE(co_close(ctx), CO_OK);
-    printf("%-16s %d replicas, %d device%s, %d thread%s each: %016llx\n",
-           is_convolutional ? "convolution" : "perceptron", REPLICAS, devices,
-           devices == 1 ? " " : "s", threads, threads == 1 ? " " : "s", (unsigned long long)hash);
+    printf("%-12s%-10s%d replicas, %d device%s, %d thread%s each: %016llx\n",
+           t.is_convolutional ? "convolution" : "perceptron", t.is_captured ? "captured" : "eager",
+           REPLICAS, devices, devices == 1 ? " " : "s", threads, threads == 1 ? " " : "s",
+           (unsigned long long)hash);
     return hash;
 }
 
 static void
 expect_same_bits(bool is_convolutional)
 {
-    uint64_t expected = 0;
+    training t = { .is_convolutional = is_convolutional };
+    uint64_t expected = train_on(1, 1, t);
 
     for (int devices = 1; devices <= REPLICAS; ++devices)
         for (int threads = 1; threads <= 2; ++threads) {
-            uint64_t hash = train_on(devices, threads, is_convolutional, false);
-
-            expected = devices == 1 && threads == 1 ? hash : expected;
-            CO_EXPECT_TRUE(hash == expected);
+            t.is_captured = false;
+            CO_EXPECT_TRUE(train_on(devices, threads, t) == expected);
+            t.is_captured = true;
+            CO_EXPECT_TRUE(train_on(devices, threads, t) == expected);
         }
 }
 
@@ -205,7 +219,7 @@ CO_TEST_BARE(a_convolutional_network_ends_with_the_same_bits_on_any_devices, "S-
 /* The processes of the launcher, which divide the replicas among them; outside one, this process
  * alone. */
 static uint64_t
-train_in_processes(co_context *ctx, bool is_convolutional, bool skips)
+train_in_processes(co_context *ctx, training t)
 {
     co_multi_worker_mirrored_options options = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
     co_strategy                     *s;
@@ -213,23 +227,33 @@ train_in_processes(co_context *ctx, bool is_convolutional, bool skips)
 
     options.num_replicas = REPLICAS;
     s = co_multi_worker_mirrored_strategy(ctx, &options);
-    hash = train(ctx, s, is_convolutional, skips);
-    printf("%-16s %d replicas, process %d of %d: %016llx\n",
-           is_convolutional ? "convolution" : "perceptron", REPLICAS, co_worker_id(ctx, s),
-           co_num_workers(ctx, s), (unsigned long long)hash);
+    hash = train(ctx, s, t);
+    printf("%-12s%-10s%d replicas, process %d of %d: %016llx\n",
+           t.is_convolutional ? "convolution" : "perceptron", t.is_captured ? "captured" : "eager",
+           REPLICAS, co_worker_id(ctx, s), co_num_workers(ctx, s), (unsigned long long)hash);
     return hash;
 }
 
 CO_TEST(processes_end_with_the_bits_of_devices, "S-REDUCE-9 S-RUN-7 MW-10 MW-13")
 {
-    for (int is_convolutional = 0; is_convolutional < 2; ++is_convolutional)
-        CO_EXPECT_TRUE(train_in_processes(ctx, is_convolutional, false) ==
-                       train_on(1, 2, is_convolutional, false));
+    for (int is_convolutional = 0; is_convolutional < 2; ++is_convolutional) {
+        training t = { .is_convolutional = is_convolutional == 1 };
+        uint64_t expected = train_on(1, 2, t);
+
+        CO_EXPECT_TRUE(train_in_processes(ctx, t) == expected);
+        t.is_captured = true;
+        CO_EXPECT_TRUE(train_in_processes(ctx, t) == expected);
+    }
 }
 
 /* The random numbers of a step do not depend on how many the last step drew, or which replica drew
  * them. */
 CO_TEST(replicas_may_draw_different_numbers_of_numbers, "S-RUN-7")
 {
-    CO_EXPECT_TRUE(train_in_processes(ctx, false, true) == train_on(2, 1, false, true));
+    training t = { .skips = true };
+    uint64_t expected = train_on(2, 1, t);
+
+    CO_EXPECT_TRUE(train_in_processes(ctx, t) == expected);
+    t.is_captured = true;
+    CO_EXPECT_TRUE(train_in_processes(ctx, t) == expected);
 }
