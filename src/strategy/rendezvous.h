@@ -21,7 +21,7 @@ typedef struct coi_rendezvous_slot {
     void        *detail; /* of the kind of rendezvous; on the stack of the replica that waits */
     co_value    *result; /* its result: a reference */
     atomic_bool  arrived, finished;
-    bool         is_misused;     /* its context, by an observer */
+    bool         is_left; /* its context has an error, or was misused: the caller sees to it */
     uint64_t     random_counter; /* of its context, at its end */
 } coi_rendezvous_slot;
 

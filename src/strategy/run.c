@@ -213,8 +213,10 @@ coi_run_replica(coi_replica_worker *m, coi_step *step)
     ctx->block_floor = 0;
     coi_blocks_unwind(ctx, 0);
     step->slots[m->replica].random_counter = ctx->random_counter;
-    step->slots[m->replica].is_misused = ctx->misuse.site.file != NULL;
-    expire(ctx);
+    /* The payload of an error is deleted by a function of the user, on the caller's thread. */
+    step->slots[m->replica].is_left = ctx->error.code != CO_OK || ctx->misuse.site.file != NULL;
+    if (!step->slots[m->replica].is_left)
+        expire(ctx);
     coi_bind(ctx, false);
 }
 
@@ -254,7 +256,7 @@ step_open(coi_replica_threads *threads, co_context *parent, co_fn fn, co_value *
         slot->result = NULL;
         atomic_store_explicit(&slot->arrived, false, memory_order_relaxed);
         atomic_store_explicit(&slot->finished, false, memory_order_relaxed);
-        slot->is_misused = false;
+        slot->is_left = false;
         slot->random_counter = 0;
     }
     /* The step may give up the last reference of others, and a replica that is left behind needs
@@ -407,18 +409,23 @@ step_close(coi_replica_threads *threads, co_context *parent)
     take_error(parent, step);
     for (int i = 0; i < n; ++i) {
         const coi_rendezvous_slot *slot = &step->slots[i];
+        co_context                *ctx = threads->replicas[i].ctx;
 
         random_counter = slot->random_counter > random_counter ? slot->random_counter
                                                                : random_counter;
-        if (slot->is_misused)
-            coi_pass_misuse(threads->replicas[i].ctx, parent);
+        if (!slot->is_left)
+            continue;
+        if (ctx->misuse.site.file != NULL)
+            coi_pass_misuse(ctx, parent);
+        expire(ctx);
     }
     advance_random(parent, step, random_counter);
     coi_step_variables_free(step, &parent->heap);
     if (n == 1 && parent->error.code == CO_OK) {
         merged = step->slots[0].result;
-        if (merged->kind == CO_KIND_TENSOR ||
-            (merged->kind == CO_KIND_TUPLE && are_tensors(merged)) || !coi_has_component(merged)) {
+        if (merged != NULL && (merged->kind == CO_KIND_TENSOR ||
+                               (merged->kind == CO_KIND_TUPLE && are_tensors(merged)) ||
+                               !coi_has_component(merged))) {
             /* Nothing to merge it with: its reference becomes the caller's. */
             step->slots[0].result = NULL;
             return merged;

@@ -373,6 +373,56 @@ CO_TEST_WITH(the_failure_of_one_replica_ends_the_step_unchanged,
     CO_EXPECT_INT(co_item_int(ctx, run_what(ctx, m, 0)), 6); /* the strategy goes on */
 }
 
+/* One for each replica. */
+typedef struct own_payload {
+    pthread_t caller;
+    int       deleted, elsewhere;
+} own_payload;
+
+static void
+delete_own_payload(void *p)
+{
+    own_payload *own = p;
+
+    ++own->deleted;
+    own->elsewhere += !pthread_equal(pthread_self(), own->caller);
+}
+
+typedef struct failing {
+    own_payload all[4];
+    atomic_int  begun;
+} failing;
+
+/* Once all have begun: where one has failed, others do not begin. */
+static co_value *
+fail_on_all(co_context *ctx, co_value *args, void *user)
+{
+    failing     *f = user;
+    own_payload *all = f->all;
+
+    (void)args;
+    atomic_fetch_add(&f->begun, 1);
+    while (atomic_load(&f->begun) < 4)
+        sched_yield();
+    co_fail_with(ctx, CO_DATA_LOSS, &all[co_replica_id(ctx)], delete_own_payload, "lost");
+    return NULL;
+}
+
+CO_TEST_WITH(payloads_are_deleted_on_the_thread_that_called_run, "S-RUN-8", "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 4);
+    failing      f = { .begun = 0 };
+
+    for (int i = 0; i < 4; ++i)
+        f.all[i] = (own_payload){ pthread_self(), 0, 0 };
+    CO_EXPECT_NULL(co_run(ctx, m, fail_on_all, co_no_args(ctx), &f));
+    co_clear(ctx);
+    for (int i = 0; i < 4; ++i) {
+        CO_EXPECT_INT(f.all[i].deleted, 1);
+        CO_EXPECT_INT(f.all[i].elsewhere, 0);
+    }
+}
+
 static co_value *
 leave_early(co_context *ctx, co_value *args, void *user)
 {
