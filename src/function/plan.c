@@ -602,31 +602,23 @@ run_in(co_context *ctx, coi_plan *plan, co_value **slots, char *arena)
     return run_starts(ctx, plan) && fill_slots(ctx, plan, slots);
 }
 
-/* In memory of the device's pool, which other plans have in their turn. */
-static bool
-run_in_pool(co_context *ctx, coi_plan *plan, co_value **slots)
-{
-    coi_buffer *arena = coi_buffer_alloc(plan->device, plan->arena_bytes, coi_err(ctx));
-    bool        ok;
-
-    if (arena == NULL) {
-        coi_failed(ctx);
-        return false;
-    }
-    ok = run_in(ctx, plan, slots, arena->data);
-    coi_buffer_unref(arena);
-    return ok;
-}
-
+/* A large arena is memory of the device's pool, which other plans have in their turn. */
 bool
 coi_plan_run(co_context *ctx, coi_plan *plan, co_value **slots, bool *fits)
 {
-    bool ok;
+    coi_buffer *arena = NULL;
+    bool        ok = false;
 
     *fits = true;
-    ok = bind_data(ctx, plan, slots, fits) &&
-         (plan->small_arena != NULL ? run_in(ctx, plan, slots, plan->small_arena)
-                                    : run_in_pool(ctx, plan, slots));
+    *fits = bind_data(ctx, plan, slots, fits) &&
+            (plan->small_arena != NULL ||
+             (arena = coi_buffer_alloc(plan->device, plan->arena_bytes, coi_err(ctx))) != NULL);
+    if (*fits)
+        ok = run_in(ctx, plan, slots, arena != NULL ? arena->data : plan->small_arena);
+    else /* nothing has happened yet: the calls will say what is wrong, at their lines */
+        coi_error_reset(&ctx->error);
+    if (arena != NULL)
+        coi_buffer_unref(arena);
     for (size_t i = 0; i < plan->num_bound; ++i) {
         coi_unref(&ctx->heap, plan->tensors[i]);
         plan->tensors[i] = NULL;

@@ -182,8 +182,8 @@ bool coi_plan_finish(co_context *ctx, coi_plan *plan);
 /* Whether these values of slots are of the types that a plan is for. */
 bool coi_plan_fits(const coi_plan *plan, const co_context *ctx, const coi_plan_key *key,
                    co_value *const *slots);
-/* Run it, once it is taken (is_busy): *fits is false, and nothing happened, if a variable is not
- * what it was. False with an error. */
+/* Run it, once it is taken (is_busy). False with an error; or with *fits false and without one, and
+ * nothing happened, if a variable cannot be read as it was, or there is no memory. */
 bool coi_plan_run(co_context *ctx, coi_plan *plan, co_value **slots, bool *fits);
 void coi_plan_destroy(coi_heap *heap, coi_plan *plan);
 

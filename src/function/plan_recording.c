@@ -176,7 +176,7 @@ add_value(recording *r, co_value *tensor, coi_plan_source source)
                   sizeof(*plan->values)) ||
         !put(plan->memory, &r->cells, (uint64_t)(uintptr_t)tensor, number) ||
         (source < COI_PLAN_COMPUTED && !hold(r, tensor))) {
-        fail(r, "no memory");
+        fail_by_values(r, "no memory");
         return NONE;
     }
     value = &plan->values[plan->num_values++];
@@ -366,7 +366,7 @@ take_results(recording *r, const coi_call *call, const coi_plan_kernel *same)
 
         call->out[i]->flags |= COI_FLAG_RECORDED;
         if (!put(r->plan->memory, &r->cells, (uint64_t)(uintptr_t)call->out[i], number))
-            fail(r, "no memory");
+            fail_by_values(r, "no memory");
     }
 }
 
@@ -421,7 +421,7 @@ add_kernel(recording *r, const coi_call *call, const uint32_t *numbers)
         !coi_grow(plan->memory, (void **)&plan->operands, &plan->cap_operands,
                   plan->num_operands + n, sizeof(*plan->operands)) ||
         !copy_attrs(r, &kernel, call->attrs)) {
-        fail(r, "no memory");
+        fail_by_values(r, "no memory");
         return;
     }
     if (call->num_in > 0)
@@ -446,7 +446,7 @@ record_kernel(recording *r, const coi_call *call, const uint32_t *numbers)
         take_results(r, call, &r->plan->kernels[same]);
     } else {
         if (compares && !put(r->plan->memory, &r->kernels, hash, (uint32_t)r->plan->num_kernels))
-            fail(r, "no memory");
+            fail_by_values(r, "no memory");
         add_kernel(r, call, numbers);
     }
 }
@@ -461,7 +461,7 @@ note_kernel(coi_kernel_recorder *recorder, const coi_call *call)
     if (r->failure.text != NULL)
         return;
     if (nbytes > sizeof(few) && (numbers = coi_small_alloc(&r->ctx->heap, nbytes)) == NULL) {
-        fail(r, "no memory");
+        fail_by_values(r, "no memory");
         return;
     }
     if (find_operands(r, call, numbers)) {
@@ -500,7 +500,7 @@ add_inputs(recording *r, const coi_region *region, co_value *const *slots)
 
     plan->inputs = coi_calloc(plan->memory, (region->num_in + 1) * sizeof(*plan->inputs));
     if (plan->inputs == NULL) {
-        fail(r, "no memory");
+        fail_by_values(r, "no memory");
         return;
     }
     plan->num_inputs = region->num_in;
@@ -586,7 +586,7 @@ add_outputs(recording *r, const coi_region *region, co_value *const *slots)
 
     plan->outputs = coi_calloc(plan->memory, (region->num_out + 1) * sizeof(*plan->outputs));
     if (plan->outputs == NULL) {
-        fail(r, "no memory");
+        fail_by_values(r, "no memory");
         return false;
     }
     plan->num_outputs = region->num_out;
@@ -615,7 +615,7 @@ coi_plan_recorded(co_context *ctx, coi_plan_recording *r, const coi_region *regi
     ctx->kernel_recorder = NULL;
     ok = ctx->error.code == CO_OK && add_outputs(r, region, slots);
     if (ok && !coi_plan_finish(ctx, plan)) {
-        fail(r, "no memory");
+        fail_by_values(r, "no memory");
         ok = false;
     }
     *why = r->failure;

@@ -425,6 +425,7 @@ record_region(const replay *r, coi_region *region, coi_plan_recording *recording
 {
     co_context *ctx = r->ctx;
     uint64_t    random_counter = ctx->random_counter;
+    size_t      unbegun_tapes = ctx->unbegun_tapes;
     replay      dry = *r;
     bool        is_planned;
 
@@ -440,6 +441,7 @@ record_region(const replay *r, coi_region *region, coi_plan_recording *recording
     co_block_end(ctx);
     coi_error_reset(&ctx->error);
     ctx->random_counter = random_counter;
+    ctx->unbegun_tapes = unbegun_tapes;
     return is_planned;
 }
 

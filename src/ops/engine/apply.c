@@ -381,14 +381,8 @@ run_host_kernel(coi_call *call)
     if ((call->ctx->special & COI_SPECIAL_LOG) != 0 && !op->view)
         say_kernel(call, is_reference);
     coi_observe_begin(call, name, &start);
-    rc = op->view || coi_is_meta(call->out[0]) ? CO_OK
-         : op->upcasts                         ? coi_run_upcast(call, kernel)
-                                               : kernel(call);
+    rc = op->view ? CO_OK : op->upcasts ? coi_run_upcast(call, kernel) : kernel(call);
     coi_observe_end(call, name, &start, rc);
-    if (coi_records_kernels(call->ctx) && rc == CO_OK) {
-        call->ctx->kernel_recorder->kernel(call->ctx->kernel_recorder, call);
-        return call->ctx->error.code;
-    }
     return rc;
 }
 
@@ -404,12 +398,31 @@ coi_show_host_made(co_context *ctx, co_value *tensor)
     ctx->kernel_recorder->constant(ctx->kernel_recorder, tensor);
 }
 
+/* No observer is told: the kernel of a meta tensor does not run, and that of a constant runs for
+ * the recorder. */
+static co_code
+record_kernel(coi_call *call)
+{
+    const coi_op        *op = call->op;
+    coi_kernel_recorder *recorder = call->ctx->kernel_recorder;
+    co_code (*kernel)(coi_call *) = op->run != NULL ? op->run : op->ref;
+    co_code rc = CO_OK;
+
+    if (!call->device->cpu_kernels && !op->view)
+        return coi_end_recording(call->ctx, "a kernel of a backend");
+    if (!op->view && !coi_is_meta(call->out[0]))
+        rc = op->upcasts ? coi_run_upcast(call, kernel) : kernel(call);
+    if (rc != CO_OK)
+        return rc;
+    recorder->kernel(recorder, call);
+    return call->ctx->error.code;
+}
+
 static co_code
 run_kernel_specially(coi_call *call)
 {
-    if (!call->device->cpu_kernels &&
-        coi_end_recording(call->ctx, "a kernel of a backend") != CO_OK)
-        return call->ctx->error.code;
+    if (coi_records_kernels(call->ctx))
+        return record_kernel(call);
     return call->device->cpu_kernels || call->op->view ? run_host_kernel(call)
                                                        : coi_run_on_device(call, run_host_kernel);
 }

@@ -268,7 +268,8 @@ coi_execute_specially(co_context *ctx, const coi_op *op, coi_effect *effect)
                         ctx->call);
     if (!op->is_recordable && coi_end_recording(ctx, op->name) != CO_OK)
         return ctx->error.code;
-    return coi_is_observed(ctx) ? execute_observed(ctx, op, effect) : op->effect(ctx, effect);
+    return coi_is_observed(ctx) && !coi_records_kernels(ctx) ? execute_observed(ctx, op, effect)
+                                                             : op->effect(ctx, effect);
 }
 
 co_code
