@@ -17,8 +17,13 @@
 #define COI_XES(n)  ((n) == 1 ? "is" : "es")   /* axis */
 #define COI_ICES(n) ((n) == 1 ? "ex" : "ices") /* index */
 
+/* Functions that are called on the way to an error alone, or for people to read. The compiler moves
+ * such ways out of the functions that have them, to pages that a program may never load. */
+#define COI_RARE __attribute__((cold))
+
 /* Fill `err` (may be NULL) if it has no error yet; returns code. */
-co_code coi_error(co_error_info *err, co_code code, const char *format, ...) CO_PRINTF(3, 4);
+COI_RARE co_code coi_error(co_error_info *err, co_code code, const char *format, ...)
+    CO_PRINTF(3, 4);
 co_code coi_error_va(co_error_info *err, co_code code, const char *format, va_list args)
     CO_PRINTF(3, 0);
 /* A record without an error. */

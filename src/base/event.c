@@ -48,7 +48,7 @@ void
 coi_event_signal_some(coi_event *event, int count)
 {
     atomic_fetch_add_explicit(&event->word, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&event->sleepers, memory_order_seq_cst) != 0) {
+    if (count > 0 && atomic_load_explicit(&event->sleepers, memory_order_seq_cst) != 0) {
         int saved_errno = errno;
 
         coi_futex_wake(&event->word, count);

@@ -184,6 +184,8 @@ coi_thread_wake_on_core(coi_thread *thread, coi_event *event)
 void
 coi_thread_settle(coi_thread *thread, const int *cores, int num_cores)
 {
+    if (thread->pid != getpid())
+        return; /* it is the parent's */
     set_home(thread, cores, num_cores);
     coi_thread_return_to_core(thread);
 }

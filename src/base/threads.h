@@ -85,7 +85,8 @@ void coi_event_init(coi_event *event);
  * from the wait.
  */
 void coi_event_signal(coi_event *event);
-/* The same, but wake at most `count` sleepers: for workers of which any will do. */
+/* The same, but wake at most `count` sleepers: for workers of which any will do. 0 is for those
+ * that spin, or are about to sleep. */
 void coi_event_signal_some(coi_event *event, int count);
 /*
  * Wait until the word differs from `seen`. timeout_ms < 0 waits forever. Returns false on timeout.
@@ -100,10 +101,15 @@ coi_event_read(coi_event *event)
 {
     return atomic_load_explicit(&event->word, memory_order_acquire);
 }
+static inline unsigned
+coi_event_num_sleepers(coi_event *event)
+{
+    return atomic_load_explicit(&event->sleepers, memory_order_relaxed);
+}
 static inline bool
 coi_event_has_sleepers(coi_event *event)
 {
-    return atomic_load_explicit(&event->sleepers, memory_order_relaxed) != 0;
+    return coi_event_num_sleepers(event) != 0;
 }
 
 /* Monotonic clock. */
@@ -121,7 +127,7 @@ co_code coi_thread_start(coi_memory *memory, const char *name, const int *cores,
                          size_t stack_bytes, coi_thread_fn fn, void *arg, coi_thread **out,
                          co_error_info *err);
 /* From now on its cores are these. A thread that runs elsewhere moves, which takes as long as
- * waking a core. */
+ * waking a core. In a forked child this does nothing. */
 void coi_thread_settle(coi_thread *thread, const int *cores, int num_cores);
 /*
  * Signal an event on which this thread alone sleeps, and have it wake on the given core, now and
@@ -145,7 +151,7 @@ void coi_thread_leave(coi_memory *memory, coi_thread *thread);
  * A team of workers that runs one parallel job at a time: the caller takes part, so a team of size
  * 1 has no thread of its own. Chunks are numbered 0 .. num_chunks-1 and each is run exactly once by
  * some member; what a chunk is must depend on the shape of the work alone, never on the team.
- * Workers start at first need.
+ * Workers start at first need. They wake up when they would have saved as much time as that costs.
  */
 typedef struct coi_team coi_team;
 typedef void (*coi_chunk_fn)(void *arg, int64_t chunk);
@@ -164,5 +170,9 @@ int  coi_team_size(const coi_team *team);
  * after fork in the child, runs alone.
  */
 void coi_team_run(coi_team *team, int64_t num_chunks, coi_chunk_fn fn, void *arg);
+/* The same for a job of which it is known that it takes about work_ns on one thread. Short ones go
+ * to workers that are awake. */
+void coi_team_run_for(coi_team *team, int64_t num_chunks, int64_t work_ns, coi_chunk_fn fn,
+                      void *arg);
 
 #endif

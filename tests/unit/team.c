@@ -306,3 +306,107 @@ CO_TEST_BARE(a_team_may_end_at_any_moment_after_a_run, "")
         tear_down(&b);
     }
 }
+
+typedef struct helped {
+    pthread_t  caller;
+    atomic_int by_workers;
+} helped;
+
+/* Long enough for a worker to come that was woken. */
+static void
+note_helper(void *arg, int64_t chunk)
+{
+    helped *h = arg;
+
+    (void)chunk;
+    if (!pthread_equal(pthread_self(), h->caller))
+        atomic_fetch_add(&h->by_workers, 1);
+    nanosleep(&(struct timespec){ 0, 200000 }, NULL);
+}
+
+static void
+let_sleep(const bench *b)
+{
+    nanosleep(&(struct timespec){ 0, 20000000 }, NULL); /* one that has just started comes first */
+    while (atomic_load(&b->waiting.running) > 0)
+        nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
+}
+
+/* Waking a worker costs 20 us, of which a job of 1 us for two could have saved half a microsecond:
+ * it is woken for the 40th. */
+CO_TEST_BARE(short_jobs_wake_workers_when_enough_of_them_were_missed, "")
+{
+    bench  b;
+    helped h = { .caller = pthread_self() };
+    int    jobs = 0;
+
+    atomic_init(&h.by_workers, 0);
+    set_up(&b, 2, 0);
+    run_and_check(b.team, 2); /* starts it */
+    let_sleep(&b);
+    coi_team_run_for(b.team, 2, 1000000, note_helper, &h); /* wakes it: nothing is missed yet */
+    let_sleep(&b);
+    atomic_store(&h.by_workers, 0);
+    for (; jobs < 39; ++jobs)
+        coi_team_run_for(b.team, 2, 1000, note_helper, &h);
+    CO_EXPECT_INT(atomic_load(&h.by_workers), 0);
+    for (; jobs < 39 + 100 * 40 && atomic_load(&h.by_workers) == 0; ++jobs)
+        coi_team_run_for(b.team, 2, 1000, note_helper, &h);
+    CO_EXPECT_INT(atomic_load(&h.by_workers) > 0, 1);
+    tear_down(&b);
+}
+
+CO_TEST_BARE(a_long_job_wakes_workers_at_once, "")
+{
+    bench  b;
+    helped h = { .caller = pthread_self() };
+
+    atomic_init(&h.by_workers, 0);
+    set_up(&b, 2, 0);
+    run_and_check(b.team, 2);
+    for (int i = 0; i < 100 && atomic_load(&h.by_workers) == 0; ++i) { /* one may come too late */
+        let_sleep(&b);
+        coi_team_run_for(b.team, 8, 1000000, note_helper, &h);
+    }
+    CO_EXPECT_INT(atomic_load(&h.by_workers) > 0, 1);
+    tear_down(&b);
+}
+
+/* Nothing is known of how long it takes, so nothing is put off. */
+CO_TEST_BARE(a_job_without_an_estimate_wakes_workers_each_time, "")
+{
+    bench b;
+    int   helped_jobs = 0;
+
+    set_up(&b, 2, 0);
+    run_and_check(b.team, 2);
+    for (int i = 0; i < 20; ++i) {
+        helped h = { .caller = pthread_self() };
+
+        atomic_init(&h.by_workers, 0);
+        let_sleep(&b);
+        coi_team_run(b.team, 3, note_helper, &h);
+        helped_jobs += atomic_load(&h.by_workers) > 0;
+    }
+    CO_EXPECT_MORE(helped_jobs, 14); /* some may come too late; half of them if each second wakes */
+    tear_down(&b);
+}
+
+CO_TEST_BARE(short_jobs_are_complete_with_and_without_workers, "")
+{
+    for (int size = 1; size <= 4; ++size) {
+        bench b;
+
+        set_up(&b, size, 0);
+        for (int i = 0; i < 2000 / SLOWER; ++i) {
+            int64_t num_chunks = 1 + i % 9;
+            marks   m;
+
+            memset(&m, 0, sizeof(m));
+            coi_team_run_for(b.team, num_chunks, i % 3 * 3000, mark, &m);
+            for (int k = 0; k < MAX_CHUNKS; ++k)
+                CO_REQUIRE(m.times[k] == (k < num_chunks));
+        }
+        tear_down(&b);
+    }
+}
