@@ -113,6 +113,7 @@ void bench_matmul(void);
 void bench_run(void);
 void bench_startup(void);
 void bench_train(void);
+void bench_train_threads(void); /* part of it */
 
 /* Modes of the program that bench_startup and bench_train start. */
 int bench_child(const char *mode);

@@ -462,4 +462,7 @@ bench_train(void)
         for (size_t k = 0; k < n && bench_train_what.steps > 0; ++k)
             print_losses(&all[k], bench_train_what.steps);
     }
+    if (bench_train_what.steps == 0 && is_chosen(bench_train_what.model, "mlp_small") &&
+        is_chosen(bench_train_what.strategy, "one"))
+        bench_train_threads();
 }

@@ -36,7 +36,6 @@ typedef struct train_task {
     bool                  function; /* the step is a captured function */
 } train_task;
 
-const train_model    *train_find_model(const char *name);
 const train_strategy *train_find_strategy(const char *name);
 
 #endif

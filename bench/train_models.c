@@ -120,7 +120,7 @@ rows_and_classes(co_context *ctx, train_state *t, int64_t rows, int64_t columns)
 static co_value *
 batch_mlp_small(co_context *ctx, train_state *t)
 {
-    return rows_and_classes(ctx, t, SMALL_BATCH, SMALL_WIDTH);
+    return rows_and_classes(ctx, t, SMALL_BATCH * t->batches, SMALL_WIDTH);
 }
 
 static co_value *
@@ -282,7 +282,7 @@ const train_model train_models[TRAIN_NUM_MODELS] = {
 void
 train_init(co_context *ctx, train_state *t, const train_model *model)
 {
-    *t = (train_state){ .model = model, .random = numpy_random_of(0) };
+    *t = (train_state){ .model = model, .random = numpy_random_of(0), .batches = 1 };
     model->make_weights(ctx, t);
     t->optimizer = co_sgd(ctx, NULL); /* its learning rate is 0.01 */
 }

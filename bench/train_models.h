@@ -32,10 +32,12 @@ struct train_state {
     int                num_weights;
     co_optimizer      *optimizer;
     numpy_random       random;
+    int64_t            batches; /* the batch of mlp_small is so many times its own */
 };
 
 enum { TRAIN_NUM_MODELS = 4 };
 extern const train_model train_models[TRAIN_NUM_MODELS];
+const train_model       *train_find_model(const char *name);
 
 /* Make the variables under the current strategy. */
 void train_init(co_context *ctx, train_state *t, const train_model *model);
