@@ -20,7 +20,11 @@
  * and shape can be asked for, as far as they are known, their elements cannot. co_item_float,
  * co_value_data and the like are CO_TYPE_ERROR there. What is no call of this library (printf, a
  * branch, a counter of yours) happens while capturing only. Tensors and numbers from outside are
- * part of the program with the value they had; variables are read in every call.
+ * part of the program with the value they had (memory that a tensor borrows must not change, as
+ * co_tensor_borrow and co_from_dlpack say); variables are read in every call. Functions that you give
+ * to co_run, co_merge_call and co_update there may be captured again when values of other types
+ * come to them, so what their `user` points to must live as long as the captured function. A pointer
+ * to a local variable of it is CO_RUNTIME_ERROR then.
  *
  * Replaying. Calls happen in the order in which your function made them, with the results, and the
  * bits, that they have without capturing. An error has the line of the call in your function.

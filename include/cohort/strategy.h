@@ -296,6 +296,11 @@ typedef co_value *(*co_merge_fn)(co_context *ctx, co_strategy *strategy, co_valu
 /**
  * Wait for all replicas, call replica 0's `fn` once, and return the result to each replica.
  *
+ * In a captured function fn is captured, once for each replica, and again where the replicas bring
+ * values of other types than that one had. So `user` must be valid as long as the captured function
+ * is; a pointer to a local variable of it is CO_RUNTIME_ERROR when it is captured again. Host values
+ * that fn gives are part of the captured function: CO_RUNTIME_ERROR if replica 0's gives others.
+ *
  * Scope:    collective over the replicas of a step in this process.
  * Context:  in a replica, or in default mode; CO_RUNTIME_ERROR in cross-replica context.
  * Blocks:   until all local replicas have arrived and fn has returned.

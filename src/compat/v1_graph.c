@@ -330,7 +330,7 @@ const coi_op coi_op_group = {
 static co_value *
 add_group(co_context *ctx, co_value *values)
 {
-    return coi_record_call(ctx, &coi_op_group, NULL, &values, 1, co_none(ctx));
+    return coi_record_call(ctx, &coi_op_group, NULL, &values, 1, coi_none(ctx));
 }
 
 co_value *

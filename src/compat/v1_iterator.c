@@ -394,7 +394,7 @@ initialize(co_context *ctx, co_iterator *iterator)
 {
     if (coi_is_capturing(ctx))
         return coi_record_call(ctx, &coi_op_initialize_iterator, &(restart_attrs){ iterator }, NULL,
-                               0, co_none(ctx));
+                               0, coi_none(ctx));
     return restart(ctx, iterator) ? co_none(ctx) : NULL;
 }
 

@@ -224,17 +224,17 @@ take_feeds(co_context *ctx, const co_graph *graph, const co_feed *feeds, size_t 
 /* Run one step under what it was made under. */
 static bool
 run_step(co_context *ctx, const coi_program *program, const coi_program_step *step,
-         co_value **slots, int64_t *examples)
+         coi_run_values *values)
 {
     size_t entries = ctx->num_entries;
     bool   ok;
 
     if (step->mode == NULL)
-        return coi_program_run_step(ctx, program, step, slots, examples);
+        return coi_program_run_step(ctx, program, step, values);
     if (coi_push(ctx, COI_ENTRY_DEVICE, NULL) == NULL) /* the graph keeps the strategy alive */
         return false;
     ctx->mode = *step->mode;
-    ok = coi_program_run_step(ctx, program, step, slots, examples);
+    ok = coi_program_run_step(ctx, program, step, values);
     coi_pop_to(ctx, entries);
     return ok;
 }
@@ -265,28 +265,28 @@ put_fed(co_context *ctx, const running *r, co_value **slots)
 }
 
 static bool
-run_steps(co_context *ctx, const running *r, co_value **slots, int64_t *examples)
+run_steps(co_context *ctx, const running *r, coi_run_values *values)
 {
     const coi_program      *program = r->session->graph->program;
     const coi_session_plan *plan = r->plan;
 
-    put_fed(ctx, r, slots);
+    put_fed(ctx, r, values->slots);
     for (size_t i = 0; i < plan->num_steps; ++i) {
         const coi_program_step *step = &plan->steps[i];
         size_t                  num_owned = ctx->num_owned;
 
-        if (!run_step(ctx, program, step, slots, examples))
+        if (!run_step(ctx, program, step, values))
             return false;
         /* What the step made and no slot holds. */
         while (ctx->num_owned > num_owned)
             coi_unref(&ctx->heap, ctx->owned[--ctx->num_owned]);
         for (uint32_t k = 0; k < step->num_dropped; ++k) {
-            co_value **slot = &slots[plan->dropped[step->first_dropped + k]];
+            co_value **slot = &values->slots[plan->dropped[step->first_dropped + k]];
 
             coi_unref(&ctx->heap, *slot);
             *slot = NULL;
         }
-        put_fed(ctx, r, slots);
+        put_fed(ctx, r, values->slots);
     }
     return true;
 }
@@ -301,24 +301,24 @@ read_leaf(co_context *ctx, co_value *leaf, void *arg)
 
 /* A reference to the result, or NULL with an error. */
 static co_value *
-run_with_slots(co_context *ctx, const running *r, co_value **slots, int64_t *examples)
+run_with_values(co_context *ctx, const running *r, coi_run_values *values)
 {
     const coi_program *program = r->session->graph->program;
     co_value          *result = NULL;
 
-    for (size_t i = 0; examples != NULL && i < r->plan->num_slots; ++i)
-        examples[i] = -1;
+    for (size_t i = 0; values->examples != NULL && i < r->plan->num_slots; ++i)
+        values->examples[i] = -1;
     co_block_begin(ctx);
-    if (ctx->error.code == CO_OK && run_steps(ctx, r, slots, examples)) {
+    if (ctx->error.code == CO_OK && run_steps(ctx, r, values)) {
         coi_copy_site(&ctx->site, r->site); /* the last step left its own */
-        result = coi_program_value(ctx, program, slots, examples, r->fetches);
+        result = coi_program_value(ctx, program, values, r->fetches);
         if (result != NULL)
             result = coi_tree_map(ctx, result, read_leaf, NULL);
         if (result != NULL)
             coi_ref(result);
     }
     for (size_t i = r->plan->num_slots; i > 0; --i)
-        coi_unref(&ctx->heap, slots[i - 1]);
+        coi_unref(&ctx->heap, values->slots[i - 1]);
     co_block_end(ctx);
     return result;
 }
@@ -326,22 +326,24 @@ run_with_slots(co_context *ctx, const running *r, co_value **slots, int64_t *exa
 static co_value *
 run_plan(co_context *ctx, const running *r)
 {
-    size_t     n = r->plan->num_slots + 1;
-    co_value **slots = coi_small_alloc(&ctx->heap, n * sizeof(*slots));
-    int64_t   *examples = r->plan->has_examples ? coi_small_alloc(&ctx->heap, n * sizeof(*examples))
-                                                : NULL;
-    co_value  *result = NULL;
+    size_t         n = r->plan->num_slots + 1, slot_bytes = n * (sizeof(co_value *) + sizeof(bool));
+    size_t         example_bytes = n * sizeof(int64_t);
+    coi_run_values values = { .slots = coi_small_alloc(&ctx->heap, slot_bytes) };
+    co_value      *result = NULL;
 
-    if (slots == NULL || (r->plan->has_examples && examples == NULL)) {
+    if (r->plan->has_examples)
+        values.examples = coi_small_alloc(&ctx->heap, example_bytes);
+    if (values.slots == NULL || (r->plan->has_examples && values.examples == NULL)) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the values of a run");
     } else {
-        memset(slots, 0, n * sizeof(*slots));
-        result = run_with_slots(ctx, r, slots, examples);
+        memset(values.slots, 0, slot_bytes);
+        values.is_one = (bool *)(values.slots + n);
+        result = run_with_values(ctx, r, &values);
     }
-    if (examples != NULL)
-        coi_small_free(&ctx->heap, examples, n * sizeof(*examples));
-    if (slots != NULL)
-        coi_small_free(&ctx->heap, slots, n * sizeof(*slots));
+    if (values.examples != NULL)
+        coi_small_free(&ctx->heap, values.examples, example_bytes);
+    if (values.slots != NULL)
+        coi_small_free(&ctx->heap, values.slots, slot_bytes);
     return result;
 }
 

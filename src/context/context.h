@@ -191,8 +191,9 @@ struct co_context {
     const struct coi_type_recorder *type_recorder; /* ops/engine/op.h; NULL: nobody records */
     struct coi_capture             *capture; /* of a function, under way; NULL: calls are made */
     struct coi_kernel_recorder *kernel_recorder; /* ops/engine/kernel_recording.h; see special */
-    const co_value *run_args; /* of a replica in a step: what run was given, for all replicas */
-    bool            in_graph; /* it adds to a graph, and device names lack their job (OD1-3) */
+    const co_value *run_args;     /* of a replica in a step: what run was given, for all replicas */
+    const void     *outer_frames; /* while a step is captured: those of who captures it, or NULL */
+    bool            in_graph;     /* it adds to a graph, and device names lack their job (OD1-3) */
     _Alignas(max_align_t) unsigned char extensions[COI_NUM_EXTENSIONS][COI_EXTENSION_BYTES];
 #ifdef COI_DEBUG
     atomic_ullong busy_thread; /* who is inside a call */
@@ -204,10 +205,10 @@ struct co_context {
 
 /* context_error.c. Record an error with the current call and site, unless there is one; returns
  * code. */
-co_code coi_fail(co_context *ctx, co_code code, const char *format, ...) CO_PRINTF(3, 4);
+COI_RARE co_code coi_fail(co_context *ctx, co_code code, const char *format, ...) CO_PRINTF(3, 4);
 /* Copy an error record of another context (a replica's, unchanged: GEN-ERR-2), with its
  * payload. */
-void coi_take_error(co_context *ctx, co_context *from);
+COI_RARE void coi_take_error(co_context *ctx, co_context *from);
 /* An error record to fill for the functions of folders above; recording completes it with call and
  * site. */
 static inline co_error_info *
@@ -223,13 +224,14 @@ coi_use_reference(co_context *ctx, bool reference)
                              (reference ? COI_SPECIAL_REFERENCE : 0));
 }
 /* In a runtime that could not start every context has that error. */
-void coi_repeat_failure(co_context *ctx);
+COI_RARE void coi_repeat_failure(co_context *ctx);
 /* Whether this is the process that opened the runtime, and not a fork of it (CO_RUNTIME_ERROR). */
 bool coi_check_owner_process(co_context *ctx);
 /* After such a function failed: add call, site, rank, replica. Returns the code. */
-co_code coi_failed(co_context *ctx);
+COI_RARE co_code coi_failed(co_context *ctx);
 
-/* Other threads may read the count; only this context's thread writes it. */
+/* Other threads may read the count. They add to it only while this context's thread waits for them
+ * (coi_fused_run). */
 static inline void
 coi_tick(co_context *ctx)
 {
@@ -283,7 +285,8 @@ coi_lend(co_context *ctx, const co_error_info *to)
     ctx->error.code = CO_RUNTIME_ERROR;
     ctx->lent = to;
 }
-void coi_fail_lent(co_context *ctx, const co_error_info *to); /* called only by coi_take_back */
+COI_RARE void coi_fail_lent(co_context          *ctx,
+                            const co_error_info *to); /* called only by coi_take_back */
 /* The step of `from` has ended. */
 void coi_pass_misuse(co_context *from, co_context *to);
 /* Outside a step, the error that waits becomes one, unless there is another. */
@@ -391,6 +394,9 @@ coi_own_ref(co_context *ctx, void *object)
 }
 /* coi_own for a value that may be NULL because its maker failed: completes the error record. */
 co_value *coi_give(co_context *ctx, co_value *value);
+/* co_none inside the call that ctx is in, whose name stays: a value of the block, or NULL with an
+ * error (value_constructors.c). */
+co_value *coi_none(co_context *ctx);
 /* A runtime is reference-counted; the last reference closes it. Thread-safe. */
 void coi_runtime_hold(coi_runtime *runtime);
 void coi_runtime_release(coi_runtime *runtime);
@@ -453,7 +459,7 @@ bool coi_check_kind(co_context *ctx, const co_value *value, co_kind kind, int po
                     const char *name);
 /* CO_TYPE_ERROR: a value is read that has no elements, because a function is being captured, or
  * was. */
-void coi_fail_symbolic(co_context *ctx, const co_value *value);
+COI_RARE void coi_fail_symbolic(co_context *ctx, const co_value *value);
 bool coi_check_object(co_context *ctx, const void *object, const coi_class *cls, int position,
                       const char *name);
 /* A dtype and a shape that a tensor can have; *count gets the elements. */

@@ -57,13 +57,18 @@ co_bool(co_context *ctx, bool truth)
 }
 
 co_value *
+coi_none(co_context *ctx)
+{
+    co_value *value = ctx->error.code == CO_OK ? new_value(ctx, CO_KIND_NONE) : NULL;
+
+    return value != NULL ? coi_own(ctx, value) : NULL;
+}
+
+co_value *
 co_none(co_context *ctx)
 {
-    co_value *value;
-
     COI_ENTER(ctx, "none", NULL);
-    value = new_value(ctx, CO_KIND_NONE);
-    return value != NULL ? coi_own(ctx, value) : NULL;
+    return coi_none(ctx);
 }
 
 static co_value *

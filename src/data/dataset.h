@@ -244,9 +244,6 @@ typedef struct coi_stage_iterator {
     bool        ended;
 } coi_stage_iterator;
 
-/* Of functions for people, in files that are compiled for speed. */
-#define COI_RARE __attribute__((cold))
-
 extern const coi_class coi_dataset_class, coi_iterator_class;
 
 /* --- making (dataset.c) --- */

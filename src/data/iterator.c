@@ -113,10 +113,13 @@ coi_iterator_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     if (coi_is_cancelled(cancel))
         return coi_cancelled(ctx);
     got = ops->next(ctx, iterator, leaves);
-    if (got > 0 && cancel != NULL)
-        ++cancel->made;
-    if (got > 0 && iterator->counts != NULL)
-        count_made(iterator, 1, leaves);
+    if (got > 0) {
+        if (cancel != NULL)
+            ++cancel->made;
+        if (iterator->counts != NULL)
+            count_made(iterator, 1, leaves);
+        return got;
+    }
     /* A distributed dataset holds nothing between two steps: what it drops was made in this one. */
     if (got < 0 && !ops->keeps && coi_was_cancelled(ctx) &&
         (!ops->distributed || cancel->made != made))
@@ -224,8 +227,13 @@ int64_t
 coi_leaves_rows(co_value *const *leaves, size_t n)
 {
     for (size_t i = 0; i < n; ++i) {
-        int64_t rows = coi_rows_of(leaves[i]);
+        const co_value *leaf = leaves[i];
+        int64_t         rows;
 
+        if (leaf->kind == CO_KIND_TENSOR) /* as nearly all are */
+            rows = leaf->ndim > 0 ? leaf->u.tensor.dims[0] : -1;
+        else
+            rows = coi_rows_of(leaf);
         if (rows >= 0)
             return rows;
     }
@@ -380,10 +388,11 @@ next_packed(co_context *ctx, co_iterator *iterator)
     return element;
 }
 
-static bool
+static inline bool
 check_iterator(co_context *ctx, const co_iterator *iterator)
 {
-    return coi_check_object(ctx, iterator, &coi_iterator_class, 2, "iterator");
+    return (iterator != NULL && coi_is_live_object(&ctx->heap, iterator, &coi_iterator_class)) ||
+           coi_check_object(ctx, iterator, &coi_iterator_class, 2, "iterator");
 }
 
 co_iterator *
@@ -416,7 +425,7 @@ co_next(co_context *ctx, co_iterator *iterator)
     if (coi_is_capturing(ctx))
         return coi_capture_next(ctx, iterator);
     element = next_packed(ctx, iterator);
-    return element != NULL ? coi_give(ctx, element) : NULL;
+    return element != NULL ? coi_own(ctx, element) : NULL;
 }
 
 co_value *

@@ -682,7 +682,8 @@ capture_program(co_context *ctx, coi_program *program, const char *name, co_fn f
         .outer = ctx->capture,
         .may_create = is_first && (ctx->capture == NULL || ctx->capture->may_create),
         .graph = c->adopts && ctx->capture != NULL ? ctx->capture->graph : NULL,
-        .is_part = c->adopts && is_first
+        .is_part = c->adopts && is_first,
+        .stack = __builtin_frame_address(0),
     };
     c->recorder = (coi_type_recorder){ c, record };
     c->program = program;

@@ -150,7 +150,8 @@ make_steps(computing *c)
 
     for (size_t i = 0; ok && i < program->num_steps; ++i)
         if (c->is_made[i])
-            ok = coi_program_run_step(c->ctx, program, &program->steps[i], c->slots, NULL) &&
+            ok = coi_program_run_step(c->ctx, program, &program->steps[i],
+                                      &(coi_run_values){ .slots = c->slots }) &&
                  coi_tree_all(program->steps[i].result, keep_leaf, c);
     coi_capture_resume(c->ctx, &pause);
     coi_copy_site(&c->ctx->site, &site);

@@ -53,6 +53,7 @@ struct co_function {
     size_t      num_programs, cap_programs;
     bool        said_limit;
     bool makes_no_variables; /* it is a step of a later capture, or tried to make some in one */
+    bool user_is_gone; /* what it was given is in a frame that is over: it is captured no more */
     atomic_llong captures, replays;
 };
 
@@ -140,6 +141,36 @@ void
 coi_function_inherit(const co_context *ctx, co_function *function)
 {
     function->makes_no_variables = ctx->capture != NULL && !ctx->capture->may_create;
+}
+
+const void *
+coi_captured_frames(const co_context *ctx)
+{
+    const void *stack = NULL;
+
+    if (ctx->outer_frames != NULL)
+        return ctx->outer_frames;
+    for (const coi_capture *c = ctx->capture; c != NULL; c = c->outer)
+        stack = c->stack != NULL ? c->stack : stack;
+    return stack;
+}
+
+/* Between this frame and the first one of the outermost function that is being captured. Frames are
+ * asked for, since a sanitizer may keep variables elsewhere: of those nothing is known. */
+static bool
+is_in_captured_frames(const co_context *ctx, const void *pointer)
+{
+    const void *stack = coi_captured_frames(ctx);
+    uintptr_t   here = (uintptr_t)__builtin_frame_address(0), at = (uintptr_t)pointer;
+    uintptr_t   first = (uintptr_t)stack;
+
+    return stack != NULL && ((here <= at && at <= first) || (first <= at && at <= here));
+}
+
+void
+coi_function_outlives(const co_context *ctx, co_function *function, const void *user)
+{
+    function->user_is_gone = is_in_captured_frames(ctx, user);
 }
 
 co_function *
@@ -317,6 +348,20 @@ check_nesting(co_context *ctx, const co_function *function)
     return false;
 }
 
+static bool
+check_user(co_context *ctx, const co_function *function)
+{
+    if (!function->user_is_gone)
+        return true;
+    coi_fail(
+        ctx, CO_RUNTIME_ERROR,
+        "the %s would have to be captured again, for values of other types or at another place, and "
+        "its user pointer is to a local variable of a function that has returned; let it point to "
+        "memory that lives as long as the captured function",
+        function->name);
+    return false;
+}
+
 /* FN-6: no program was captured before, but for other replicas of the step. */
 static bool
 is_first_capture(co_function *function, const call_place *place)
@@ -341,7 +386,9 @@ static coi_program *
 capture_types(co_context *ctx, co_function *function, co_value *types, bool is_first,
               bool *makes_variables)
 {
-    coi_program *program = check_nesting(ctx, function) ? coi_program_new(ctx) : NULL;
+    coi_program *program = check_nesting(ctx, function) && check_user(ctx, function)
+                               ? coi_program_new(ctx)
+                               : NULL;
     co_value    *args = program != NULL ? coi_symbols_of_types(ctx, program, types) : NULL;
 
     *makes_variables = false;
@@ -491,6 +538,8 @@ check_program(co_context *ctx, co_function *function, coi_program *program, co_v
     coi_program *again;
     bool         same, makes_variables;
 
+    if (function->user_is_gone)
+        return program;
     co_block_begin(ctx);
     again = capture_types(ctx, function, types, false, &makes_variables);
     same = again != NULL && coi_check_same_program(ctx, function->name, program, again);

@@ -63,6 +63,11 @@ co_function *coi_function_of_closure(co_context *ctx, co_fn fn, void *closure, c
 co_value *coi_function_as_value(co_context *ctx, co_function *function, bool borrows);
 /* A function that is a part of the one that ctx captures makes variables only if that one may. */
 void coi_function_inherit(const co_context *ctx, co_function *function);
+/* From where on the functions that are being captured have their frames; NULL: none is. */
+const void *coi_captured_frames(const co_context *ctx);
+/* It was captured with `user`, a pointer of the user, and becomes part of what ctx captures, which
+ * outlives its own frames: if the pointer is into one of them, another capture is refused. */
+void coi_function_outlives(const co_context *ctx, co_function *function, const void *user);
 /* The program that a call with these arguments takes, captured if there is none: a
  * reference, or NULL with an error. `args` is a tuple. */
 coi_program *coi_function_program(co_context *ctx, co_function *function, co_value *args);

@@ -152,7 +152,7 @@ record_initializer(co_context *ctx, co_graph *graph, co_value *variable, const c
     ctx->mode = (coi_mode){ .num_replicas = 1, .update_id = -1 };
     *after = NULL;
     made = coi_capture_record(ctx, graph->capture, op, NULL, (co_value *[]){ variable, initial }, 2,
-                              co_none(ctx));
+                              coi_none(ctx));
     *after = before;
     ctx->mode = mode;
     return made;

@@ -222,14 +222,17 @@ find_bound(coi_plan *plan)
     size_t nbytes = (plan->num_values + 1) * sizeof(uint32_t);
 
     plan->bound = coi_alloc(plan->memory, nbytes);
+    plan->reads = coi_alloc(plan->memory, nbytes);
     plan->tensors = coi_calloc(plan->memory, (plan->num_values + 1) * sizeof(co_value *));
-    if (plan->bound == NULL || plan->tensors == NULL)
+    if (plan->bound == NULL || plan->reads == NULL || plan->tensors == NULL)
         return false;
     for (size_t i = 0; i < plan->num_values; ++i) {
         if (!is_bound(&plan->values[i]))
             continue;
         plan->values[i].position = (uint32_t)plan->num_bound;
         plan->bound[plan->num_bound++] = (uint32_t)i;
+        if (plan->values[i].after > 0) /* values are in the order of the recording */
+            plan->reads[plan->num_reads++] = (uint32_t)i;
     }
     for (size_t i = 0; i < plan->num_outputs; ++i) {
         const coi_plan_value *root = &plan->values[plan->values[plan->outputs[i].value].root];
@@ -295,24 +298,55 @@ make_calls(co_context *ctx, coi_plan *plan)
     return true;
 }
 
-/* What a run starts: kernels that are needed, and chains at the place of their first kernel. */
+/* What a run starts: kernels that are needed, and chains at the place of their first kernel, which
+ * may be what they are the epilogue of. */
 static bool
 make_starts(coi_plan *plan)
 {
-    uint32_t chain = 0;
+    uint32_t next_chain = 0;
 
     plan->starts = coi_alloc(plan->memory, (plan->num_kernels + 1) * sizeof(*plan->starts));
     if (plan->starts == NULL)
         return false;
     for (uint32_t i = 0; i < plan->num_kernels; ++i) {
         const coi_plan_kernel *kernel = &plan->kernels[i];
+        uint32_t               chain = NONE;
 
         if (kernel->is_dead)
             continue;
-        plan->starts[plan->num_starts++] = (coi_plan_start){ i, kernel->first != kernel->last
-                                                                    ? chain++
-                                                                    : NONE };
+        if (kernel->first != kernel->last)
+            chain = next_chain++;
+        if (chain != NONE && coi_takes_epilogue(&plan->calls[i])) {
+            plan->calls[i].epilogue = &plan->chains[chain];
+            chain = NONE;
+        }
+        plan->starts[plan->num_starts++] = (coi_plan_start){ i, chain };
         i = kernel->last;
+    }
+    return true;
+}
+
+/* Which starts of kernels, and reads of variables, come before each call, and before the end. */
+static bool
+find_stops(coi_plan *plan)
+{
+    uint32_t start = 0, read = 0;
+
+    coi_plan_find_ready(plan);
+    if (!coi_grow(plan->memory, (void **)&plan->stops, &plan->cap_stops, plan->num_stops + 1,
+                  sizeof(*plan->stops)))
+        return false;
+    plan->stops[plan->num_stops] = (coi_plan_call){ .end_kernel = (uint32_t)plan->num_kernels,
+                                                    .end_output = (uint32_t)plan->num_outputs };
+    for (uint32_t i = 0; i <= plan->num_stops; ++i) {
+        coi_plan_call *stop = &plan->stops[i];
+
+        while (start < plan->num_starts && plan->starts[start].kernel < stop->end_kernel)
+            ++start;
+        while (read < plan->num_reads && plan->values[plan->reads[read]].after <= i + 1)
+            ++read;
+        stop->end_start = start;
+        stop->end_read = read;
     }
     return true;
 }
@@ -335,8 +369,11 @@ coi_plan_finish(co_context *ctx, coi_plan *plan)
     if (!coi_plan_view_parts(plan))
         return false;
     find_last_uses(plan);
-    if (!make_calls(ctx, plan) || !coi_plan_fuse(plan) || !make_starts(plan) ||
-        !place_values(plan) || !sort_by_root(plan) || !find_bound(plan))
+    if (!make_calls(ctx, plan) || !coi_plan_order(plan))
+        return false;
+    find_last_uses(plan);
+    if (!coi_plan_fuse(plan) || !make_starts(plan) || !place_values(plan) || !sort_by_root(plan) ||
+        !find_bound(plan) || !find_stops(plan))
         return false;
     for (size_t i = 0; i < plan->num_values; ++i)
         if (plan->values[i].source == COI_PLAN_CONSTANT)
@@ -361,7 +398,8 @@ coi_plan_destroy(coi_heap *heap, coi_plan *plan)
     for (size_t i = 0; i < plan->num_inputs; ++i)
         coi_unref(heap, plan->inputs[i].variable);
     coi_free(memory, plan->inputs, (plan->num_inputs + 1) * sizeof(*plan->inputs));
-    coi_free(memory, plan->outputs, (plan->num_outputs + 1) * sizeof(*plan->outputs));
+    coi_free(memory, plan->outputs, plan->cap_outputs * sizeof(*plan->outputs));
+    coi_free(memory, plan->stops, plan->cap_stops * sizeof(*plan->stops));
     coi_free(memory, plan->calls, (plan->num_kernels + 1) * sizeof(*plan->calls));
     if (plan->small_arena != NULL)
         coi_free(memory, plan->small_arena, plan->arena_bytes);
@@ -372,6 +410,7 @@ coi_plan_destroy(coi_heap *heap, coi_plan *plan)
     if (plan->row_strides != NULL)
         coi_free(memory, plan->row_strides, stride_bytes(plan));
     coi_free(memory, plan->bound, (plan->num_values + 1) * sizeof(*plan->bound));
+    coi_free(memory, plan->reads, (plan->num_values + 1) * sizeof(*plan->reads));
     coi_free(memory, plan->tensors, (plan->num_values + 1) * sizeof(*plan->tensors));
     coi_free(memory, plan->first_shown, shown_bytes(plan));
     coi_free(memory, plan->values, plan->cap_values * sizeof(*plan->values));
@@ -462,6 +501,8 @@ bind_data(co_context *ctx, coi_plan *plan, co_value *const *slots, bool *fits)
         const coi_plan_value *value = &plan->values[root];
         const co_value       *tensor;
 
+        if (value->after > 0) /* a call comes before */
+            continue;
         if (value->source == COI_PLAN_INPUT)
             tensor = slots[value->slot];
         else if (value->source == COI_PLAN_VARIABLE)
@@ -515,26 +556,38 @@ enter_step(co_context *ctx, const coi_program_step *step)
 }
 
 static bool
-run_starts(co_context *ctx, coi_plan *plan)
+run_start(co_context *ctx, coi_plan *plan, const coi_plan_start *start)
 {
-    const coi_program_step *steps = plan->program->steps;
+    const coi_plan_kernel *kernel = &plan->kernels[start->kernel];
 
-    for (size_t i = 0; i < plan->num_starts; ++i) {
-        const coi_plan_start  *start = &plan->starts[i];
-        const coi_plan_kernel *kernel = &plan->kernels[start->kernel];
-
-        coi_tick(ctx);
-        if (start->chain != NONE) {
-            coi_fused_run(&plan->chains[start->chain], kernel->device);
-            continue;
-        }
-        enter_step(ctx, &steps[kernel->step]);
-        if (kernel->op->renew != NULL)
-            kernel->op->renew(ctx, kernel->attrs);
-        if (run_kernel(&plan->calls[start->kernel]) != CO_OK)
-            return false;
+    coi_tick(ctx);
+    if (start->chain != NONE) {
+        coi_fused_run(&plan->chains[start->chain], kernel->device, &ctx->progress);
+        return true;
     }
-    return true;
+    enter_step(ctx, &plan->program->steps[kernel->step]);
+    if (kernel->op->renew != NULL)
+        kernel->op->renew(ctx, kernel->attrs);
+    return run_kernel(&plan->calls[start->kernel]) == CO_OK;
+}
+
+/* The calls that a run has started. */
+typedef struct started {
+    const coi_op *op;      /* their entry, which goes on with them between kernels; NULL: none */
+    bool          is_over; /* those that are left are not started */
+} started;
+
+static bool
+run_starts(co_context *ctx, coi_plan *plan, size_t first, size_t end, const started *calls)
+{
+    bool ok = true;
+
+    for (size_t i = first; ok && i < end; ++i) {
+        ok = run_start(ctx, plan, &plan->starts[i]);
+        if (calls->op != NULL)
+            calls->op->go_on(ctx);
+    }
+    return ok;
 }
 
 /* The tensor that a value of the region shows: borrowed. */
@@ -574,13 +627,13 @@ output_of(co_context *ctx, const coi_plan *plan, const coi_plan_output *output,
 }
 
 static bool
-fill_slots(co_context *ctx, coi_plan *plan, co_value **slots)
+fill_slots(co_context *ctx, coi_plan *plan, co_value **slots, size_t first, size_t end)
 {
     bool ok = true;
 
-    for (size_t i = 0; ok && i < plan->num_outputs; ++i)
+    for (size_t i = first; ok && i < end; ++i)
         ok = (plan->outputs[i].tensor = output_of(ctx, plan, &plan->outputs[i], slots)) != NULL;
-    for (size_t i = 0; i < plan->num_outputs; ++i) {
+    for (size_t i = first; i < end; ++i) {
         coi_plan_output *output = &plan->outputs[i];
 
         if (ok) {
@@ -594,17 +647,72 @@ fill_slots(co_context *ctx, coi_plan *plan, co_value **slots)
     return ok;
 }
 
+/* What variables are after a call. Their types do not change: the plan goes on. */
 static bool
-run_in(co_context *ctx, coi_plan *plan, co_value **slots, char *arena)
+read_again(co_context *ctx, coi_plan *plan, size_t first, size_t end)
 {
+    bool fits = true;
+
+    for (size_t i = first; i < end; ++i) {
+        const coi_plan_value *value = &plan->values[plan->reads[i]];
+        co_value             *tensor = read_variable(ctx, value, &fits);
+
+        plan->tensors[value->position] = tensor;
+        if (!fits && tensor != NULL)
+            coi_fail(ctx, CO_INTERNAL, "a variable is of another type after a call of a plan");
+        if (!fits)
+            return false;
+        set_data(plan, plan->reads[i], coi_data_on_host(tensor));
+    }
+    return true;
+}
+
+/* False with an error. */
+static bool
+start_call(co_context *ctx, const coi_plan *plan, const coi_plan_call *stop,
+           const coi_plan_caller *caller, started *calls)
+{
+    calls->is_over = calls->is_over || !caller->start(caller->arg, stop->step);
+    if (!calls->is_over)
+        calls->op = plan->program->steps[stop->step].op;
+    return ctx->error.code == CO_OK;
+}
+
+static bool
+run_in(co_context *ctx, coi_plan *plan, co_value **slots, const coi_plan_caller *caller,
+       char *arena)
+{
+    size_t  start = 0, output = 0, read = 0;
+    started calls = { NULL, false };
+    bool    ok;
+
     bind_arena(plan, arena);
     bind_context(plan, ctx);
-    return run_starts(ctx, plan) && fill_slots(ctx, plan, slots);
+    for (size_t i = 0;; ++i) {
+        const coi_plan_call *stop = &plan->stops[i];
+
+        if (!run_starts(ctx, plan, start, stop->end_start, &calls) ||
+            !fill_slots(ctx, plan, slots, output, stop->end_output))
+            return false;
+        if (i == plan->num_stops)
+            return true;
+        if (stop->is_start)
+            ok = start_call(ctx, plan, stop, caller, &calls);
+        else
+            ok = caller->make(caller->arg, stop->step) &&
+                 read_again(ctx, plan, read, stop->end_read);
+        if (!ok)
+            return false;
+        start = stop->end_start;
+        output = stop->end_output;
+        read = stop->end_read;
+    }
 }
 
 /* A large arena is memory of the device's pool, which other plans have in their turn. */
 bool
-coi_plan_run(co_context *ctx, coi_plan *plan, co_value **slots, bool *fits)
+coi_plan_run(co_context *ctx, coi_plan *plan, co_value **slots, const coi_plan_caller *caller,
+             bool *fits)
 {
     coi_buffer *arena = NULL;
     bool        ok = false;
@@ -614,7 +722,7 @@ coi_plan_run(co_context *ctx, coi_plan *plan, co_value **slots, bool *fits)
             (plan->small_arena != NULL ||
              (arena = coi_buffer_alloc(plan->device, plan->arena_bytes, coi_err(ctx))) != NULL);
     if (*fits)
-        ok = run_in(ctx, plan, slots, arena != NULL ? arena->data : plan->small_arena);
+        ok = run_in(ctx, plan, slots, caller, arena != NULL ? arena->data : plan->small_arena);
     else /* nothing has happened yet: the calls will say what is wrong, at their lines */
         coi_error_reset(&ctx->error);
     if (arena != NULL)

@@ -4,9 +4,11 @@
  * The calls are made with meta tensors in the place of results, so that a recording takes no memory
  * for them and changes nothing: where it fails, the calls can still be made.
  *
+ * Calls of the plan are not made either: what a variable holds after one is a meta tensor too.
+ *
  * Every operand must be known: made by a recorded kernel, found in a slot or variable, or made by
  * the host of its own numbers. An operand of which nothing is known ends the recording, and so does
- * a host that reads what is not the same in every run, or an effect. So a plan that exists is
+ * a host that reads what is not the same in every run, or another effect. So a plan that exists is
  * right.
  */
 #include "function/plan.h"
@@ -31,7 +33,8 @@ struct coi_plan_recording {
     coi_plan           *plan;
     number_map          cells;   /* values, by the address of the tensor */
     number_map          kernels; /* by a hash of what they compute */
-    co_value          **held;    /* references that keep addresses from being used again */
+    number_map          reads; /* since the last call of the plan: places in `held`, by variable */
+    co_value          **held;  /* references that keep addresses from being used again */
     size_t              num_held, cap_held;
     uint32_t            step;
     coi_no_plan         failure; /* why there is no plan; no text: none yet */
@@ -42,8 +45,10 @@ typedef coi_plan_recording recording;
 static void
 fail(recording *r, const char *why)
 {
-    if (r->failure.text == NULL && r->ctx->error.code == CO_OK)
+    if (r->failure.text == NULL && r->ctx->error.code == CO_OK) {
         r->failure.text = why;
+        r->failure.step = r->step;
+    }
     coi_fail(r->ctx, CO_ABORTED, "no plan: %s", why);
 }
 
@@ -233,6 +238,7 @@ note_variable(recording *r, co_value *variable, co_value *tensor, uint32_t known
             return;
         coi_ref(variable);
         r->plan->values[known].held = variable;
+        r->plan->values[known].after = (uint32_t)r->plan->num_stops;
     } else if (r->plan->values[known].source != COI_PLAN_VARIABLE ||
                r->plan->values[known].held->u.variable != variable->u.variable) {
         fail_by_values(r, "a variable that shares its tensor");
@@ -255,6 +261,34 @@ note_operand(coi_kernel_recorder *recorder, co_value *given, co_value *tensor)
     else if (number == NONE && given->kind == CO_KIND_TENSOR &&
              (number = value_of(r, given)) != NONE)
         add_view(r, number, tensor);
+}
+
+/* Any variable may have changed in a call of the plan. */
+static co_value *
+note_read(coi_kernel_recorder *recorder, const co_value *variable, co_value *tensor)
+{
+    recording *r = (recording *)(void *)recorder;
+    uint64_t   key = (uint64_t)(uintptr_t)variable->u.variable;
+    uint32_t   at;
+    co_value  *later;
+
+    if (r->plan->num_stops == 0)
+        return tensor;
+    at = find(&r->reads, key);
+    if (at != NONE) {
+        later = r->held[at];
+        coi_ref(later);
+    } else {
+        later = coi_meta_tensor(&r->ctx->heap, tensor->u.tensor.device, (co_dtype)tensor->dtype,
+                                tensor->u.tensor.dims, tensor->ndim, tensor->u.tensor.num_elements,
+                                coi_err(r->ctx));
+        if (later == NULL)
+            coi_failed(r->ctx);
+        else if (!put(r->plan->memory, &r->reads, key, (uint32_t)r->num_held) || !hold(r, later))
+            fail_by_values(r, "no memory");
+    }
+    coi_unref(&r->ctx->heap, tensor);
+    return later;
 }
 
 static bool
@@ -498,15 +532,15 @@ add_inputs(recording *r, const coi_region *region, co_value *const *slots)
 {
     coi_plan *plan = r->plan;
 
-    plan->inputs = coi_calloc(plan->memory, (region->num_in + 1) * sizeof(*plan->inputs));
+    plan->inputs = coi_calloc(plan->memory, (region->in.n + 1) * sizeof(*plan->inputs));
     if (plan->inputs == NULL) {
         fail_by_values(r, "no memory");
         return;
     }
-    plan->num_inputs = region->num_in;
-    for (size_t i = 0; i < region->num_in; ++i) {
-        plan->inputs[i].slot = region->in[i];
-        add_input(r, &plan->inputs[i], slots[region->in[i]]);
+    plan->num_inputs = region->in.n;
+    for (size_t i = 0; i < region->in.n; ++i) {
+        plan->inputs[i].slot = region->in.at[i];
+        add_input(r, &plan->inputs[i], slots[region->in.at[i]]);
     }
 }
 
@@ -534,6 +568,8 @@ add_captured(recording *r, const coi_region *region)
     for (size_t i = region->first; i < region->end; ++i) {
         const coi_program_step *step = &r->plan->program->steps[i];
 
+        if (step->op->is_plan_call || coi_is_ahead(region, i))
+            continue;
         for (int k = 0; k < step->num_in; ++k)
             coi_tree_all(step->in[k], is_added, r);
     }
@@ -554,11 +590,13 @@ coi_plan_record(co_context *ctx, const coi_program *program, const coi_region *r
     r->recorder = (coi_kernel_recorder){ .is_computed = is_computed,
                                          .kernel = note_kernel,
                                          .operand = note_operand,
+                                         .read = note_read,
                                          .constant = note_constant,
                                          .host_read = note_host_read,
                                          .other = note_other };
     r->ctx = ctx;
     r->plan = plan;
+    r->step = NONE;
     plan->memory = memory;
     plan->program = program;
     plan->device = ctx->device;
@@ -579,28 +617,66 @@ coi_plan_record_step(coi_plan_recording *r, size_t step)
     r->step = (uint32_t)step;
 }
 
+/* What is in these slots now is to be in them at this place of a run. */
 static bool
-add_outputs(recording *r, const coi_region *region, co_value *const *slots)
+add_outputs(recording *r, const uint32_t *at, size_t n, co_value *const *slots)
 {
     coi_plan *plan = r->plan;
 
-    plan->outputs = coi_calloc(plan->memory, (region->num_out + 1) * sizeof(*plan->outputs));
-    if (plan->outputs == NULL) {
+    if (!coi_grow(plan->memory, (void **)&plan->outputs, &plan->cap_outputs, plan->num_outputs + n,
+                  sizeof(*plan->outputs))) {
         fail_by_values(r, "no memory");
         return false;
     }
-    plan->num_outputs = region->num_out;
-    for (size_t i = 0; i < region->num_out; ++i) {
-        co_value *made = slots[region->out[i]];
+    for (size_t i = 0; i < n; ++i) {
+        co_value *made = slots[at[i]];
         uint32_t  number = made != NULL && made->kind == CO_KIND_TENSOR ? value_of(r, made) : NONE;
 
         if (number == NONE) {
             fail(r, "a result that no kernel made");
             return false;
         }
-        plan->outputs[i] = (coi_plan_output){ region->out[i], number, NONE, NULL, false, false };
+        plan->outputs[plan->num_outputs++] = (coi_plan_output){ at[i], number, NONE,
+                                                                NULL,  false,  false };
     }
     return true;
+}
+
+bool
+coi_plan_record_call(coi_plan_recording *r, const coi_region *region, const coi_region_call *call,
+                     co_value *const *slots)
+{
+    coi_plan *plan = r->plan;
+    size_t    first = call > region->calls ? call[-1].end : 0;
+
+    if (r->ctx->error.code != CO_OK ||
+        !add_outputs(r, region->taken.at + first, call->end - first, slots))
+        return false;
+    if (!coi_grow(plan->memory, (void **)&plan->stops, &plan->cap_stops, plan->num_stops + 1,
+                  sizeof(*plan->stops))) {
+        fail_by_values(r, "no memory");
+        return false;
+    }
+    plan->stops[plan->num_stops++] = (coi_plan_call){ .step = (uint32_t)call->step,
+                                                      .is_start = call->step >= region->end,
+                                                      .end_kernel = (uint32_t)plan->num_kernels,
+                                                      .end_output = (uint32_t)plan->num_outputs };
+    if (r->reads.count > 0)
+        memset(r->reads.keys, 0, r->reads.capacity * sizeof(*r->reads.keys));
+    r->reads.count = 0;
+    return true;
+}
+
+/* The calls after the region, which a run starts: their operands are results. */
+static bool
+add_starts(recording *r, const coi_region *region, co_value *const *slots)
+{
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < region->num_calls; ++i)
+        if (region->calls[i].step >= region->end)
+            ok = coi_plan_record_call(r, region, &region->calls[i], slots);
+    return ok;
 }
 
 coi_plan *
@@ -613,7 +689,9 @@ coi_plan_recorded(co_context *ctx, coi_plan_recording *r, const coi_region *regi
 
     ctx->special = (uint8_t)(ctx->special & ~COI_SPECIAL_RECORD);
     ctx->kernel_recorder = NULL;
-    ok = ctx->error.code == CO_OK && add_outputs(r, region, slots);
+    r->step = NONE;
+    ok = ctx->error.code == CO_OK && add_starts(r, region, slots) &&
+         add_outputs(r, region->out.at, region->out.n, slots);
     if (ok && !coi_plan_finish(ctx, plan)) {
         fail_by_values(r, "no memory");
         ok = false;
@@ -624,6 +702,7 @@ coi_plan_recorded(co_context *ctx, coi_plan_recording *r, const coi_region *regi
     coi_free(memory, r->held, r->cap_held * sizeof(*r->held));
     coi_free(memory, r->cells.keys, map_bytes(&r->cells));
     coi_free(memory, r->kernels.keys, map_bytes(&r->kernels));
+    coi_free(memory, r->reads.keys, map_bytes(&r->reads));
     coi_free(memory, r, sizeof(*r));
     if (ok)
         return plan;

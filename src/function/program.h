@@ -81,14 +81,21 @@ co_value *coi_program_compute(co_context *ctx, coi_program *program, co_value *v
                               const char *what);
 /* References to the constants of a program in the slots of a run. */
 void coi_program_put_constants(const coi_program *program, co_value **slots);
-/* replay.c. Make one call of a program outside a run of it: false with an error. `slots` holds its
- * operands, and gets its results. `examples`, by slot: of per-replica values; NULL: none. */
+/* The values of a run that makes calls one by one, by slot. */
+typedef struct coi_run_values {
+    co_value **slots;
+    int64_t   *examples; /* of per-replica values; NULL: none */
+    bool      *is_one;   /* all replicas gave one value (DV-GROUP-4); NULL: nobody asks */
+    bool       has_one;  /* it is set somewhere */
+} coi_run_values;
+/* replay.c. Make one call of a program outside a run of it: false with an error. `values` holds its
+ * operands, and gets its results. */
 bool coi_program_run_step(co_context *ctx, const coi_program *program, const coi_program_step *step,
-                          co_value **slots, int64_t *examples);
+                          coi_run_values *values);
 /* What stands for a value of the program there: of the block, or NULL with an error. Slots without
  * a value give none. */
-co_value *coi_program_value(co_context *ctx, const coi_program *program, co_value **slots,
-                            int64_t *examples, co_value *pattern);
+co_value *coi_program_value(co_context *ctx, const coi_program *program, coi_run_values *values,
+                            co_value *pattern);
 /*
  * When the values of a run are dropped: after the last of some calls that uses them. Find these
  * calls, keep what is used later, and sort the slots by their call: num_dropped and first_dropped

@@ -24,36 +24,17 @@ is_planned(const coi_program_step *step)
     return step->op->replay == NULL || step->op->is_planned;
 }
 
-/* The call after the one that ends the tape which begins at `begin`. */
-static size_t
-end_of_tapes(const coi_program *program, size_t begin, bool *is_pure)
-{
-    size_t depth = 0, i = begin;
-
-    *is_pure = true;
-    do {
-        const coi_program_step *step = &program->steps[i++];
-
-        *is_pure = *is_pure && is_planned(step);
-        if (step->op == &coi_op_tape_begin)
-            ++depth;
-        else if (step->ends_tape)
-            --depth;
-    } while (depth > 0 && i < program->num_steps);
-    *is_pure = *is_pure && depth == 0;
-    return i;
-}
-
 /* --- slots --- */
 
 typedef struct slot_use {
     const coi_program *program;
     uint32_t          *made, *last; /* by slot: the steps that make it and use it last */
     uint32_t           step;
-    coi_region        *region; /* whose inputs are collected */
-    uint32_t          *seen;   /* by slot: position of the region + 1 that has it */
-    uint32_t           number;
-    bool               ok;
+    coi_region        *region; /* whose slots are collected */
+    /* By slot: position of the region + 1 that has it in its list. */
+    uint32_t *in, *taken, *dropped;
+    uint32_t  number;
+    bool      ok;
 } slot_use;
 
 static bool
@@ -82,46 +63,103 @@ note_used(const co_value *leaf, void *arg)
     return true;
 }
 
-static bool
-append(coi_memory *memory, uint32_t **list, size_t *n, size_t *capacity, uint32_t slot)
+bool
+coi_number_add(coi_memory *memory, coi_number_list *list, uint32_t number)
 {
-    if (!coi_grow(memory, (void **)list, capacity, *n + 1, sizeof(**list)))
+    if (!coi_grow(memory, (void **)&list->at, &list->capacity, list->n + 1, sizeof(*list->at)))
         return false;
-    (*list)[(*n)++] = slot;
+    list->at[list->n++] = number;
     return true;
+}
+
+void
+coi_number_list_free(coi_memory *memory, const coi_number_list *list)
+{
+    coi_free(memory, list->at, list->capacity * sizeof(*list->at));
+}
+
+/* Add a slot to a list of the region, once. */
+static bool
+append(slot_use *u, coi_number_list *list, uint32_t *added, uint32_t slot)
+{
+    if (added != NULL && added[slot] == u->number)
+        return true;
+    if (added != NULL)
+        added[slot] = u->number;
+    u->ok = coi_number_add(u->program->memory, list, slot);
+    return u->ok;
+}
+
+/* Whether the slot is made by a step from `first` on. */
+static bool
+is_made_since(const slot_use *u, uint32_t slot, size_t first)
+{
+    return u->made[slot] != UINT32_MAX && u->made[slot] >= first;
+}
+
+/* Whether it is made in the region, and not ahead. */
+static bool
+is_made_here(const slot_use *u, uint32_t slot)
+{
+    return is_made_since(u, slot, u->region->first) && !coi_is_ahead(u->region, u->made[slot]);
+}
+
+static bool
+is_made_by_call(const slot_use *u, uint32_t slot)
+{
+    return u->program->steps[u->made[slot]].op->is_plan_call;
 }
 
 static bool
 collect_input(const co_value *leaf, void *arg)
 {
-    slot_use   *u = arg;
-    coi_region *region = u->region;
-    uint32_t    slot;
+    slot_use *u = arg;
+
+    return !is_slot(u, leaf) || is_made_here(u, (uint32_t)leaf->u.symbol.slot) ||
+           append(u, &u->region->in, u->in, (uint32_t)leaf->u.symbol.slot);
+}
+
+/* What a call takes that the plan makes. */
+static bool
+collect_taken(const co_value *leaf, void *arg)
+{
+    slot_use *u = arg;
+    uint32_t  slot;
 
     if (!is_slot(u, leaf))
         return true;
     slot = (uint32_t)leaf->u.symbol.slot;
-    if ((u->made[slot] != UINT32_MAX && u->made[slot] >= region->first) ||
-        u->seen[slot] == u->number)
-        return true;
-    u->seen[slot] = u->number;
-    u->ok = append(u->program->memory, &region->in, &region->num_in, &region->cap_in, slot) &&
-            (u->last[slot] >= region->end ||
-             append(u->program->memory, &region->dropped, &region->num_dropped,
-                    &region->cap_dropped, slot));
-    return u->ok;
+    return !is_made_here(u, slot) || is_made_by_call(u, slot) ||
+           append(u, &u->region->taken, u->taken, slot);
 }
 
 static bool
 collect_output(const co_value *leaf, void *arg)
 {
-    slot_use   *u = arg;
-    coi_region *region = u->region;
+    slot_use *u = arg;
+    uint32_t  slot;
 
-    if (is_slot(u, leaf) && u->last[leaf->u.symbol.slot] >= region->end)
-        u->ok = append(u->program->memory, &region->out, &region->num_out, &region->cap_out,
-                       (uint32_t)leaf->u.symbol.slot);
-    return u->ok;
+    if (!is_slot(u, leaf))
+        return true;
+    slot = (uint32_t)leaf->u.symbol.slot;
+    return u->last[slot] < u->region->end || u->taken[slot] == u->number ||
+           append(u, &u->region->out, NULL, slot);
+}
+
+/* What the region finds in slots or puts there, and nothing uses after it. */
+static bool
+collect_dropped(const co_value *leaf, void *arg)
+{
+    slot_use *u = arg;
+    uint32_t  slot;
+
+    if (!is_slot(u, leaf))
+        return true;
+    slot = (uint32_t)leaf->u.symbol.slot;
+    if (u->last[slot] >= u->region->end ||
+        (is_made_here(u, slot) && u->taken[slot] != u->number && !is_made_by_call(u, slot)))
+        return true;
+    return append(u, &u->region->dropped, u->dropped, slot);
 }
 
 /* All calls with one function for their keys have the same key. */
@@ -134,18 +172,68 @@ note_key(coi_region *region, const coi_op *op)
     region->key = op->plan_key;
 }
 
+static void
+collect_from(slot_use *u, const coi_program_step *step, coi_leaf_test collect)
+{
+    for (int k = 0; u->ok && k < step->num_in; ++k)
+        coi_tree_all(step->in[k], collect, u);
+}
+
+/* A call for plans of the region to make or start. */
+static void
+add_call(slot_use *u, size_t step)
+{
+    coi_region *region = u->region;
+
+    collect_from(u, &u->program->steps[step], collect_taken);
+    u->ok = u->ok && coi_grow(u->program->memory, (void **)&region->calls, &region->cap_calls,
+                              region->num_calls + 1, sizeof(*region->calls));
+    if (u->ok)
+        region->calls[region->num_calls++] = (coi_region_call){ step, region->taken.n };
+}
+
+static bool
+is_made_before_end(const co_value *leaf, void *arg)
+{
+    const slot_use *u = arg;
+
+    return !is_slot(u, leaf) || !is_made_since(u, (uint32_t)leaf->u.symbol.slot, u->region->end);
+}
+
+/* Whether plans of the region can start a call after it. */
+static bool
+can_start(slot_use *u, const coi_program_step *step)
+{
+    bool ok = step->op->start != NULL;
+
+    for (int k = 0; ok && k < step->num_in; ++k)
+        ok = coi_tree_all(step->in[k], is_made_before_end, u);
+    return ok;
+}
+
 static bool
 collect_slots(slot_use *u)
 {
-    for (size_t i = u->region->first; u->ok && i < u->region->end; ++i) {
-        const coi_program_step *step = &u->program->steps[i];
+    coi_region             *region = u->region;
+    const coi_program_step *steps = u->program->steps;
 
-        for (int k = 0; u->ok && k < step->num_in; ++k)
-            coi_tree_all(step->in[k], collect_input, u);
-        note_key(u->region, step->op);
-        u->region->has_tape = u->region->has_tape || step->op == &coi_op_tape_begin;
+    for (size_t i = region->first; u->ok && i < region->end; ++i) {
+        if (steps[i].op->is_plan_call)
+            add_call(u, i);
+        if (steps[i].op->is_plan_call || coi_is_ahead(region, i))
+            continue;
+        collect_from(u, &steps[i], collect_input);
+        note_key(region, steps[i].op);
+        region->has_tape = region->has_tape || steps[i].op == &coi_op_tape_begin;
+    }
+    for (size_t i = region->end; u->ok && i < u->program->num_steps && can_start(u, &steps[i]); ++i)
+        add_call(u, i);
+    for (size_t i = region->first; u->ok && i < region->end; ++i) {
+        bool is_planned_here = !steps[i].op->is_plan_call && !coi_is_ahead(region, i);
+
+        collect_from(u, &steps[i], collect_dropped);
         if (u->ok)
-            coi_tree_all(step->result, collect_output, u);
+            coi_tree_all(steps[i].result, is_planned_here ? collect_output : collect_dropped, u);
     }
     return u->ok;
 }
@@ -169,8 +257,70 @@ find_uses(slot_use *u)
 
 /* --- regions --- */
 
+/* Where the results of a call of a plan would be used by its kernels, from `first` on. */
+typedef struct call_use {
+    const slot_use *u;
+    size_t          first;
+} call_use;
+
 static bool
-has_operator(const coi_program *program, size_t first, size_t end)
+is_no_call_result(const co_value *leaf, void *arg)
+{
+    const call_use *c = arg;
+    uint32_t        slot;
+
+    if (!is_slot(c->u, leaf))
+        return true;
+    slot = (uint32_t)leaf->u.symbol.slot;
+    return !is_made_since(c->u, slot, c->first) || !is_made_by_call(c->u, slot);
+}
+
+/* Whether a plan that begins at `first` can have this step as kernels. */
+static bool
+is_planned_since(const slot_use *u, const coi_program_step *step, size_t first)
+{
+    bool is_free = is_planned(step);
+
+    for (int k = 0; is_free && k < step->num_in; ++k)
+        is_free = coi_tree_all(step->in[k], is_no_call_result, &(call_use){ u, first });
+    return is_free;
+}
+
+/* The step after the one that ends the tape which begins at `begin`. `is_whole`: a plan can have
+ * all of it. */
+static size_t
+end_of_tapes(const slot_use *u, size_t begin, bool *is_whole)
+{
+    const coi_program *program = u->program;
+    size_t             depth = 0, i = begin;
+
+    *is_whole = true;
+    do {
+        const coi_program_step *step = &program->steps[i++];
+
+        *is_whole = *is_whole && (step->op->is_plan_call || is_planned_since(u, step, begin));
+        if (step->op == &coi_op_tape_begin)
+            ++depth;
+        else if (step->ends_tape)
+            --depth;
+    } while (depth > 0 && i < program->num_steps);
+    *is_whole = *is_whole && depth == 0;
+    return i;
+}
+
+/* Whether steps, which a plan can have, can be in one that begins at `first`. */
+static bool
+continue_region(const slot_use *u, size_t first, size_t begin, size_t end)
+{
+    for (size_t i = begin; i < end; ++i)
+        if (!u->program->steps[i].op->is_plan_call &&
+            !is_planned_since(u, &u->program->steps[i], first))
+            return false;
+    return true;
+}
+
+bool
+coi_has_operator(const coi_program *program, size_t first, size_t end)
 {
     for (size_t i = first; i < end; ++i)
         if (program->steps[i].op->replay == NULL || program->steps[i].op == &coi_op_gradient)
@@ -179,11 +329,20 @@ has_operator(const coi_program *program, size_t first, size_t end)
 }
 
 static bool
+fill_region(slot_use *u, coi_region *region)
+{
+    coi_lock_init(&region->lock);
+    u->region = region;
+    ++u->number;
+    return collect_slots(u);
+}
+
+static bool
 add_region(coi_program *program, slot_use *u, size_t first, size_t end)
 {
     coi_region *region;
 
-    if (!has_operator(program, first, end))
+    if (!coi_has_operator(program, first, end))
         return true;
     if (!coi_grow(program->memory, (void **)&program->regions, &program->cap_regions,
                   program->num_regions + 1, sizeof(*program->regions)))
@@ -192,78 +351,112 @@ add_region(coi_program *program, slot_use *u, size_t first, size_t end)
     memset(region, 0, sizeof(*region));
     region->first = first;
     region->end = end;
-    coi_lock_init(&region->lock);
-    u->region = region;
-    u->number = (uint32_t)program->num_regions;
-    return collect_slots(u);
+    return fill_region(u, region);
 }
 
 static bool
 find_regions(coi_program *program, slot_use *u)
 {
     size_t first = 0, i = 0, after;
-    bool   is_pure;
+    bool   is_whole;
 
-    find_uses(u);
     while (i < program->num_steps) {
         const coi_program_step *step = &program->steps[i];
 
         after = i + 1;
-        is_pure = is_planned(step);
+        is_whole = is_planned(step);
         if (step->op == &coi_op_tape_begin)
-            after = end_of_tapes(program, i, &is_pure);
-        if (!is_pure) {
+            after = end_of_tapes(u, i, &is_whole);
+        if (!is_whole || !continue_region(u, first, i, after)) {
             if (!add_region(program, u, first, i))
                 return false;
-            first = after;
+            first = is_whole ? i : after;
         }
         i = after;
     }
     return add_region(program, u, first, program->num_steps);
 }
 
+static size_t
+use_bytes(const coi_program *program)
+{
+    return 5 * ((size_t)program->num_slots + 1) * sizeof(uint32_t);
+}
+
+/* Look at the uses of all slots; false without memory. */
+static bool
+open_uses(slot_use *u, const coi_program *program)
+{
+    size_t n = (size_t)program->num_slots + 1;
+
+    *u = (slot_use){ .program = program, .ok = true };
+    u->made = coi_calloc(program->memory, use_bytes(program));
+    if (u->made == NULL)
+        return false;
+    u->last = u->made + n;
+    u->in = u->last + n;
+    u->taken = u->in + n;
+    u->dropped = u->taken + n;
+    find_uses(u);
+    return true;
+}
+
 bool
 coi_program_find_regions(co_context *ctx, coi_program *program)
 {
-    size_t   n = (size_t)program->num_slots + 1, nbytes = 3 * n * sizeof(uint32_t);
-    slot_use u = { .program = program, .ok = true };
-    bool     ok;
+    slot_use u;
+    bool     ok = open_uses(&u, program) && find_regions(program, &u);
 
-    u.made = coi_calloc(program->memory, nbytes);
-    if (u.made != NULL) {
-        u.last = u.made + n;
-        u.seen = u.last + n;
-    }
-    ok = u.made != NULL && find_regions(program, &u);
-    coi_free(program->memory, u.made, nbytes);
+    coi_free(program->memory, u.made, use_bytes(program));
     if (!ok)
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a captured function");
     return ok;
 }
 
+bool
+coi_regions_fill(const coi_program *program, coi_region *regions, size_t n)
+{
+    slot_use u;
+    bool     ok = open_uses(&u, program);
+
+    for (size_t i = 0; ok && i < n; ++i)
+        ok = fill_region(&u, &regions[i]);
+    coi_free(program->memory, u.made, use_bytes(program));
+    return ok;
+}
+
+void
+coi_region_clear(coi_heap *heap, coi_memory *memory, coi_region *region)
+{
+    coi_region_parts *parts = atomic_load(&region->parts);
+
+    for (unsigned k = 0; k < atomic_load(&region->num_plans); ++k)
+        coi_plan_destroy(heap, region->plans[k]);
+    coi_number_list_free(memory, &region->ahead);
+    coi_number_list_free(memory, &region->in);
+    coi_number_list_free(memory, &region->taken);
+    coi_number_list_free(memory, &region->out);
+    coi_number_list_free(memory, &region->dropped);
+    coi_free(memory, region->calls, region->cap_calls * sizeof(*region->calls));
+    for (size_t i = 0; parts != NULL && i < parts->n; ++i)
+        coi_region_clear(heap, memory, &parts->at[i]);
+    coi_free(memory, parts, sizeof(*parts));
+}
+
 void
 coi_regions_destroy(coi_heap *heap, coi_program *program)
 {
-    coi_memory *memory = program->memory;
-
-    for (size_t i = 0; i < program->num_regions; ++i) {
-        coi_region *region = &program->regions[i];
-
-        for (unsigned k = 0; k < atomic_load(&region->num_plans); ++k)
-            coi_plan_destroy(heap, region->plans[k]);
-        coi_free(memory, region->in, region->cap_in * sizeof(*region->in));
-        coi_free(memory, region->out, region->cap_out * sizeof(*region->out));
-        coi_free(memory, region->dropped, region->cap_dropped * sizeof(*region->dropped));
-    }
-    coi_free(memory, program->regions, program->cap_regions * sizeof(*program->regions));
+    for (size_t i = 0; i < program->num_regions; ++i)
+        coi_region_clear(heap, program->memory, &program->regions[i]);
+    coi_free(program->memory, program->regions, program->cap_regions * sizeof(*program->regions));
 }
 
 /* --- plans of a region --- */
 
 /* A context whose calls a plan can stand for. Tapes outside the function, observers and captures
  * want to see the calls. */
-static bool
-can_run(const co_context *ctx)
+bool
+coi_can_run_plans(const co_context *ctx)
 {
     return !coi_is_special(ctx) && !ctx->recording && !ctx->infers_types && ctx->capture == NULL &&
            ctx->device != NULL && ctx->device->cpu_kernels && ctx->error.code == CO_OK;
@@ -313,10 +506,10 @@ may_record(coi_region *region)
 }
 
 static void
-drop_inputs(co_context *ctx, const coi_region *region, co_value **slots)
+drop_slots(co_context *ctx, const coi_region *region, co_value **slots)
 {
-    for (size_t i = 0; i < region->num_dropped; ++i) {
-        co_value **slot = &slots[region->dropped[i]];
+    for (size_t i = 0; i < region->dropped.n; ++i) {
+        co_value **slot = &slots[region->dropped.at[i]];
 
         coi_unref(&ctx->heap, *slot);
         *slot = NULL;
@@ -325,13 +518,13 @@ drop_inputs(co_context *ctx, const coi_region *region, co_value **slots)
 
 bool
 coi_region_run(co_context *ctx, const coi_program *program, coi_region *region, co_value **slots,
-               coi_plan_recording **recording)
+               const coi_plan_caller *caller, coi_plan_recording **recording)
 {
     bool         done, fits;
     coi_plan_key key;
     coi_plan    *plan;
 
-    if (!can_run(ctx) || region->has_keys)
+    if (!coi_can_run_plans(ctx) || region->has_keys)
         return false;
     key = key_of(ctx, region);
     plan = take_plan(ctx, region, &key, slots);
@@ -340,15 +533,15 @@ coi_region_run(co_context *ctx, const coi_program *program, coi_region *region, 
             *recording = coi_plan_record(ctx, program, region, slots, &key);
         return false;
     }
-    done = coi_plan_run(ctx, plan, slots, &fits);
+    done = coi_plan_run(ctx, plan, slots, caller, &fits);
     give_back(plan, done);
     if (done)
-        drop_inputs(ctx, region, slots);
+        drop_slots(ctx, region, slots);
     return done || ctx->error.code != CO_OK;
 }
 
 static void
-say_plan(co_context *ctx, const coi_plan *plan, const char *why, const coi_region *region)
+say_plan(co_context *ctx, const coi_plan *plan, const coi_no_plan *why, const coi_region *region)
 {
     coi_log *log = &ctx->runtime->log;
 
@@ -358,20 +551,28 @@ say_plan(co_context *ctx, const coi_plan *plan, const char *why, const coi_regio
                      "that it drops",
                      region->first, region->end - 1, plan->num_kernels, plan->arena_bytes,
                      plan->temporary_bytes);
+    else if (why->step != UINT32_MAX)
+        coi_log_line(log, CO_LOG_INFO, "no plan of calls %zu to %zu: %s in call %u", region->first,
+                     region->end - 1, why->text, (unsigned)why->step);
     else
         coi_log_line(log, CO_LOG_INFO, "no plan of calls %zu to %zu: %s", region->first,
-                     region->end - 1, why);
+                     region->end - 1, why->text);
 }
 
 bool
-coi_region_end(co_context *ctx, coi_region *region, co_value **slots, coi_plan_recording *recording)
+coi_region_end(co_context *ctx, const coi_program *program, coi_region *region,
+               co_value *const *slots, co_value *const *slots_of_run, coi_plan_recording *recording)
 {
-    coi_no_plan why = { NULL, false };
+    coi_no_plan why = { NULL, UINT32_MAX, false };
     coi_plan   *plan = coi_plan_recorded(ctx, recording, region, slots, &why);
     bool        is_added = false;
 
     if (plan != NULL || why.text != NULL)
-        say_plan(ctx, plan, why.text, region);
+        say_plan(ctx, plan, &why, region);
+    if (plan == NULL && why.text != NULL && !why.is_of_values && why.step != UINT32_MAX &&
+        atomic_load(&region->num_plans) == 0 &&
+        coi_region_cut(ctx, program, region, why.step, slots_of_run))
+        return false;
     coi_lock_take(&region->lock);
     if (plan == NULL) {
         atomic_fetch_add(&region->num_failures, why.text == NULL   ? 0u
@@ -388,20 +589,25 @@ coi_region_end(co_context *ctx, coi_region *region, co_value **slots, coi_plan_r
     return is_added;
 }
 
+static void
+count_plans(coi_region *region, co_function_stats *stats)
+{
+    unsigned          n = atomic_load_explicit(&region->num_plans, memory_order_acquire);
+    coi_region_parts *parts = atomic_load_explicit(&region->parts, memory_order_acquire);
+
+    stats->plans += n;
+    for (unsigned k = 0; k < n; ++k) {
+        stats->plan_runs += atomic_load_explicit(&region->plans[k]->num_runs, memory_order_relaxed);
+        stats->planned_bytes += (int64_t)region->plans[k]->arena_bytes;
+        stats->temporary_bytes += (int64_t)region->plans[k]->temporary_bytes;
+    }
+    for (size_t i = 0; parts != NULL && i < parts->n; ++i)
+        count_plans(&parts->at[i], stats);
+}
+
 void
 coi_regions_count(coi_program *program, co_function_stats *stats)
 {
-    for (size_t i = 0; i < program->num_regions; ++i) {
-        coi_region *region = &program->regions[i];
-
-        unsigned n = atomic_load_explicit(&region->num_plans, memory_order_acquire);
-
-        stats->plans += n;
-        for (unsigned k = 0; k < n; ++k) {
-            stats->plan_runs += atomic_load_explicit(&region->plans[k]->num_runs,
-                                                     memory_order_relaxed);
-            stats->planned_bytes += (int64_t)region->plans[k]->arena_bytes;
-            stats->temporary_bytes += (int64_t)region->plans[k]->temporary_bytes;
-        }
-    }
+    for (size_t i = 0; i < program->num_regions; ++i)
+        count_plans(&program->regions[i], stats);
 }

@@ -4,6 +4,7 @@
  * capturing. So results have the same bits, tapes record the same operators, and errors are the
  * same.
  */
+#include "function/function.h"
 #include "function/plan.h"
 #include "function/value_tree.h"
 
@@ -22,8 +23,9 @@ typedef struct replay {
     /* By the same slot: all replicas gave one value, which is grouped as itself (DV-GROUP-4). NULL:
      * there was none so far. */
     bool *is_one;
-    bool  is_single; /* one call, outside a run: the slots are the caller's, who has no is_one, and
-                      * a graph may get more of them meanwhile */
+    /* One call, outside a run: the values are the caller's, and a graph may get more of them
+     * meanwhile. NULL: a run. */
+    coi_run_values *single;
 } replay;
 
 /* --- values of the run in the place of symbolic tensors --- */
@@ -55,6 +57,23 @@ put_examples(const replay *r, const co_value *pattern, co_value *value)
             put_examples(r, patterns.items[i], items.items[i]);
 }
 
+/* Whether all replicas gave one value. A session may have been fed another for one of them. */
+static bool
+is_one_value(const replay *r, coi_values components)
+{
+    uint64_t first = coi_first_slot(r->program, components.items[0]);
+
+    if (first == UINT64_MAX || !r->is_one[first] || r->slots[first] == NULL)
+        return false;
+    for (size_t i = 1; i < components.n; ++i) {
+        uint64_t slot = coi_first_slot(r->program, components.items[i]);
+
+        if (slot != UINT64_MAX && r->slots[slot] != r->slots[first])
+            return false;
+    }
+    return true;
+}
+
 /* Where all replicas gave one value, that value; NULL with an error. */
 static co_value *
 ungroup(const replay *r, const co_value *pattern, co_value *value)
@@ -63,11 +82,10 @@ ungroup(const replay *r, const co_value *pattern, co_value *value)
     size_t     nbytes = (from.n + 1) * sizeof(co_value *);
     co_value **items;
     bool       is_same = true;
-    uint64_t   slot;
 
     if (coi_is_distributed(pattern))
-        return (slot = coi_first_slot(r->program, pattern)) != UINT64_MAX && r->is_one[slot]
-                   ? coi_own_ref(r->ctx, r->slots[slot])
+        return is_one_value(r, patterns)
+                   ? coi_own_ref(r->ctx, r->slots[coi_first_slot(r->program, pattern)])
                    : value;
     if (!coi_is_structure(pattern))
         return value;
@@ -131,8 +149,13 @@ note_one(replay *r, const co_value *pattern)
     uint64_t slot = coi_first_slot(r->program, pattern);
     size_t   nbytes;
 
-    if (slot == UINT64_MAX || r->is_single)
+    if (slot == UINT64_MAX)
         return true;
+    if (r->single != NULL) {
+        if (r->single->is_one != NULL)
+            r->single->is_one[slot] = r->single->has_one = true;
+        return true;
+    }
     nbytes = r->program->num_slots + 1;
     if (r->is_one == NULL) {
         if ((r->is_one = coi_small_alloc(&r->ctx->heap, nbytes)) == NULL) {
@@ -258,7 +281,7 @@ replay_end(const replay *r)
 co_value *
 coi_program_result_type(co_context *ctx, const coi_program *program, co_value *args)
 {
-    replay    r = { ctx, program, slots_new(ctx, program), NULL, NULL, false };
+    replay    r = { ctx, program, slots_new(ctx, program), NULL, NULL, NULL };
     co_value *type = NULL;
 
     if (r.slots == NULL)
@@ -293,6 +316,26 @@ apply_operator(replay *r, const coi_program_step *step, co_value *const *in)
     return true;
 }
 
+/* Host values are part of the program, so a call has to give what it gave while capturing. */
+static bool
+check_host_leaf(co_value *leaf, co_value *value, void *arg)
+{
+    co_context *ctx = arg;
+    char        was[80], is[80];
+
+    if (!coi_kind_of(leaf)->is_host || !coi_kind_of(value)->is_host ||
+        coi_same_host_value(leaf, value) || ctx->error.code != CO_OK)
+        return true;
+    coi_format(&ctx->heap, leaf, was, sizeof(was));
+    coi_format(&ctx->heap, value, is, sizeof(is));
+    coi_fail(
+        ctx, CO_RUNTIME_ERROR,
+        "%s gives %s where it gave %s while capturing, which is part of the captured function; "
+        "let it give a tensor, or the same number on all replicas",
+        ctx->call, is, was);
+    return true;
+}
+
 static bool
 run_call(replay *r, const coi_program_step *step, co_value *const *in)
 {
@@ -301,11 +344,23 @@ run_call(replay *r, const coi_program_step *step, co_value *const *in)
     if (step->op->replay == NULL)
         return apply_operator(r, step, in);
     result = step->op->replay(r->ctx, step->attrs, in, step->num_in);
-    return result != NULL && r->ctx->error.code == CO_OK && bind(r, step->result, result);
+    if (result == NULL || r->ctx->error.code != CO_OK)
+        return false;
+    if (step->result->kind != CO_KIND_SYMBOLIC)
+        coi_tree_pair(step->result, result, check_host_leaf, r->ctx);
+    return r->ctx->error.code == CO_OK && bind(r, step->result, result);
 }
 
 static bool
-run_step(replay *r, const coi_program_step *step)
+start_call(replay *r, const coi_program_step *step, co_value *const *in)
+{
+    return step->op->start(r->ctx, step->attrs, in, step->num_in);
+}
+
+/* Give a step its operands. */
+static bool
+run_step(replay *r, const coi_program_step *step,
+         bool (*run)(replay *r, const coi_program_step *step, co_value *const *in))
 {
     co_value   *few[COI_INLINE_ITEMS], **in = few;
     size_t      nbytes = (size_t)step->num_in * sizeof(*in);
@@ -324,7 +379,7 @@ run_step(replay *r, const coi_program_step *step)
     if (!ok && r->ctx->error.code == CO_OK)
         coi_fail(r->ctx, CO_INTERNAL, "%s is run before what it needs", step->call);
     r->ctx->tape_number = step->tape;
-    ok = ok && run_call(r, step, in);
+    ok = ok && run(r, step, in);
     r->ctx->tape_number = tape;
     if (in != few)
         coi_small_free(&r->ctx->heap, in, nbytes);
@@ -340,20 +395,29 @@ run_step_on_device(replay *r, const coi_program_step *step)
     bool        ok;
 
     if (step->device == NULL)
-        return run_step(r, step);
+        return run_step(r, step, run_call);
     if (coi_push(ctx, COI_ENTRY_DEVICE, NULL) == NULL)
         return false;
     coi_enter_device(ctx, step->device);
-    ok = run_step(r, step);
+    ok = run_step(r, step, run_call);
     coi_pop_to(ctx, entries);
     return ok;
 }
 
+static replay
+replay_of_values(co_context *ctx, const coi_program *program, coi_run_values *values)
+{
+    return (replay){
+        ctx,   program, values->slots, values->examples, values->has_one ? values->is_one : NULL,
+        values
+    };
+}
+
 bool
 coi_program_run_step(co_context *ctx, const coi_program *program, const coi_program_step *step,
-                     co_value **slots, int64_t *examples)
+                     coi_run_values *values)
 {
-    replay r = { ctx, program, slots, examples, NULL, true };
+    replay r = replay_of_values(ctx, program, values);
 
     coi_copy_site(&ctx->site, &step->site);
     ctx->call = step->call;
@@ -372,8 +436,16 @@ drop_slots(replay *r, const coi_program_step *step)
     }
 }
 
+/* What a step made and no slot holds. A block of its own would end a tape that it began. */
+static void
+drop_owned(co_context *ctx, size_t num_owned)
+{
+    while (ctx->num_owned > num_owned)
+        coi_unref(&ctx->heap, ctx->owned[--ctx->num_owned]);
+}
+
 static bool
-make_call(replay *r, const coi_program_step *step)
+make_call_only(replay *r, const coi_program_step *step)
 {
     co_context *ctx = r->ctx;
     size_t      num_owned = ctx->num_owned;
@@ -382,25 +454,104 @@ make_call(replay *r, const coi_program_step *step)
     ctx->call = step->call;
     if (!run_step_on_device(r, step))
         return false;
-    /* What the step made and no slot holds. A block of its own would end a tape that it began. */
-    while (ctx->num_owned > num_owned)
-        coi_unref(&ctx->heap, ctx->owned[--ctx->num_owned]);
+    drop_owned(ctx, num_owned);
+    return true;
+}
+
+static bool
+make_call(replay *r, const coi_program_step *step)
+{
+    if (!make_call_only(r, step))
+        return false;
     drop_slots(r, step);
     return true;
 }
 
-/* The calls from `first` on; recorded, if there is a recording. */
 static bool
-make_calls(replay *r, size_t first, size_t end, coi_plan_recording *recording)
+make_calls(replay *r, size_t first, size_t end)
 {
     bool ok = true;
 
-    for (size_t i = first; ok && i < end; ++i) {
-        if (recording != NULL)
-            coi_plan_record_step(recording, i);
+    for (size_t i = first; ok && i < end; ++i)
         ok = make_call(r, &r->program->steps[i]);
+    return ok;
+}
+
+/* A call of a plan. What it uses last stays: kernels after it may use it too. */
+static bool
+make_call_of_plan(void *arg, size_t step)
+{
+    replay *r = arg;
+
+    return make_call_only(r, &r->program->steps[step]);
+}
+
+/* Begin a call after the region whose plan is running. */
+static bool
+start_call_of_plan(void *arg, size_t step)
+{
+    replay *r = arg;
+    size_t  num_owned = r->ctx->num_owned;
+    bool    ok = run_step(r, &r->program->steps[step], start_call);
+
+    drop_owned(r->ctx, num_owned);
+    return ok;
+}
+
+/* Make the steps of a region that come before its others: how many were made. An error is
+ * forgotten, and none was made: the calls in their order tell of it. */
+static size_t
+make_ahead(replay *r, const coi_region *region)
+{
+    bool ok = coi_can_run_plans(r->ctx);
+
+    for (size_t i = 0; ok && i < region->ahead.n; ++i)
+        ok = make_call_only(r, &r->program->steps[region->ahead.at[i]]);
+    if (!ok)
+        coi_error_reset(&r->ctx->error);
+    return ok ? region->ahead.n : 0;
+}
+
+/* The calls of a region, without the first of those that were made ahead. */
+static bool
+make_rest(replay *r, const coi_region *region, size_t num_made)
+{
+    bool ok = true;
+
+    for (size_t i = region->first, k = 0; ok && i < region->end; ++i) {
+        const coi_program_step *step = &r->program->steps[i];
+
+        if (k < num_made && region->ahead.at[k] == i) {
+            drop_slots(r, step);
+            ++k;
+        } else {
+            ok = make_call(r, step);
+        }
     }
     return ok;
+}
+
+/* The calls of a region for a recording: those that are planned are made, with meta tensors. */
+static void
+record_calls(replay *dry, const coi_region *region, coi_plan_recording *recording)
+{
+    const coi_region_call *call = region->calls, *end = call + region->num_calls;
+    size_t                 ahead = 0;
+    bool                   ok = true;
+
+    for (size_t i = region->first; ok && i < region->end; ++i) {
+        const coi_program_step *step = &dry->program->steps[i];
+
+        coi_plan_record_step(recording, i);
+        if (ahead < region->ahead.n && region->ahead.at[ahead] == i) {
+            drop_slots(dry, step);
+            ++ahead;
+        } else if (call == end || call->step != i) {
+            ok = make_call(dry, step);
+        } else if ((ok = coi_plan_record_call(recording, region, call++, dry->slots))) {
+            drop_slots(dry, step);
+        }
+    }
 }
 
 /* The calls that are needed, one by one. */
@@ -432,8 +583,8 @@ record_region(const replay *r, coi_region *region, coi_plan_recording *recording
     co_block_begin(ctx); /* it ends the tapes of calls that did not come to their end */
     dry.slots = slots_copy(r);
     if (dry.slots != NULL)
-        make_calls(&dry, region->first, region->end, recording);
-    is_planned = coi_region_end(ctx, region, dry.slots, recording);
+        record_calls(&dry, region, recording);
+    is_planned = coi_region_end(ctx, r->program, region, dry.slots, r->slots, recording);
     if (dry.slots != NULL)
         slots_free(ctx, r->program, dry.slots);
     if (dry.is_one != r->is_one)
@@ -445,47 +596,75 @@ record_region(const replay *r, coi_region *region, coi_plan_recording *recording
     return is_planned;
 }
 
-/* A region: by a plan where there is one or can be one, else its calls. */
+/* By a plan, where there is one or can be one: whether it was run, or failed with an error. */
 static bool
-run_region(replay *r, coi_region *region)
+run_plan(replay *r, coi_region *region)
 {
     coi_plan_recording *recording = NULL;
+    coi_plan_caller     caller = { make_call_of_plan, start_call_of_plan, r };
 
-    if (coi_region_run(r->ctx, r->program, region, r->slots, &recording) ||
-        (recording != NULL && record_region(r, region, recording) &&
-         coi_region_run(r->ctx, r->program, region, r->slots, NULL)))
+    return coi_region_run(r->ctx, r->program, region, r->slots, &caller, &recording) ||
+           (recording != NULL && record_region(r, region, recording) &&
+            coi_region_run(r->ctx, r->program, region, r->slots, &caller, NULL));
+}
+
+static bool run_regions(replay *r, coi_region *regions, size_t n, size_t first, size_t end);
+
+/* A region that has no plan, or takes steps made ahead of it: it may have parts with plans. */
+static __attribute__((noinline)) bool
+run_in_parts(replay *r, coi_region *region)
+{
+    coi_region_parts *parts = atomic_load_explicit(&region->parts, memory_order_acquire);
+    size_t            num_ahead = 0;
+
+    if (parts == NULL && region->ahead.n > 0) {
+        num_ahead = make_ahead(r, region);
+        if (num_ahead > 0 && run_plan(r, region))
+            return r->ctx->error.code == CO_OK;
+        parts = atomic_load_explicit(&region->parts, memory_order_acquire);
+    }
+    return parts != NULL ? run_regions(r, parts->at, parts->n, region->first, region->end)
+                         : make_rest(r, region, num_ahead);
+}
+
+/* A region: by a plan, or by parts with plans of their own, or its calls. */
+static inline bool
+run_region(replay *r, coi_region *region)
+{
+    if (region->ahead.n == 0 && !coi_is_cut(region) && run_plan(r, region))
         return r->ctx->error.code == CO_OK;
-    return make_calls(r, region->first, region->end, NULL);
+    return run_in_parts(r, region);
+}
+
+/* The steps from `first` on, with the regions among them. */
+static bool
+run_regions(replay *r, coi_region *regions, size_t n, size_t first, size_t end)
+{
+    for (size_t i = 0; i < n; ++i) {
+        if (!make_calls(r, first, regions[i].first) || !run_region(r, &regions[i]))
+            return false;
+        first = regions[i].end;
+    }
+    return make_calls(r, first, end);
 }
 
 co_value *
-coi_program_value(co_context *ctx, const coi_program *program, co_value **slots, int64_t *examples,
+coi_program_value(co_context *ctx, const coi_program *program, coi_run_values *values,
                   co_value *pattern)
 {
-    replay    r = { ctx, program, slots, examples, NULL, true };
-    co_value *value = coi_tree_map(ctx, pattern, value_or_none, &r);
+    replay r = replay_of_values(ctx, program, values);
 
-    if (examples != NULL && value != NULL && coi_is_tree(pattern))
-        put_examples(&r, pattern, value);
-    return value;
+    return value_of(&r, pattern, value_or_none);
 }
 
 static bool
 run_steps(replay *r, const bool *is_needed)
 {
     const coi_program *program = r->program;
-    size_t             at = 0;
 
-    if (is_needed != NULL)
-        return make_some_calls(r, is_needed);
-    for (size_t i = 0; i < program->num_regions; ++i) {
-        coi_region *region = &program->regions[i];
-
-        if (!make_calls(r, at, region->first, NULL) || !run_region(r, region))
-            return false;
-        at = region->end;
-    }
-    return make_calls(r, at, program->num_steps, NULL);
+    return is_needed != NULL
+               ? make_some_calls(r, is_needed)
+               : run_regions(r, program->regions, program->num_regions, 0, program->num_steps);
 }
 
 /* A reference to the result; of a single tensor that of its slot. */
@@ -501,9 +680,7 @@ take_result(replay *r, const bool *is_needed)
         *slot = NULL;
         return result;
     }
-    result = is_needed == NULL
-                 ? value_of(r, pattern, value_of_leaf)
-                 : coi_program_value(r->ctx, r->program, r->slots, r->examples, pattern);
+    result = value_of(r, pattern, is_needed == NULL ? value_of_leaf : value_or_none);
     if (result != NULL)
         coi_ref(result);
     return result;
@@ -520,7 +697,7 @@ coi_program_replay_part(co_context *ctx, const coi_program *program, co_value *a
                         const bool *is_needed)
 {
     size_t       example_bytes = (program->num_slots + 1) * sizeof(int64_t);
-    replay       r = { ctx, program, slots_new(ctx, program), NULL, NULL, false };
+    replay       r = { ctx, program, slots_new(ctx, program), NULL, NULL, NULL };
     co_site_info site = ctx->site;
     size_t       unbegun_tapes = ctx->unbegun_tapes;
     co_value    *result = NULL;

@@ -53,6 +53,7 @@ const coi_op coi_op_assert = {
                  replay_assert, 0, 0),
     .attrs_rule.size = COI_ATTRS_SIZE(message_attrs),
     .same_attrs = same_message,
+    .is_plan_call = true,
 };
 
 const coi_op coi_op_check_numerics = {
@@ -90,6 +91,7 @@ const coi_op coi_op_print = {
     COI_RECORDED("print", "Writes a value into the log; co_print.", replay_print, 0, 0),
     .attrs_rule.size = COI_ATTRS_SIZE(message_attrs),
     .same_attrs = same_message,
+    .is_plan_call = true,
 };
 
 /* --- assertions --- */
@@ -141,7 +143,7 @@ static co_value *
 replay_assert(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
 {
     return coi_is_capturing(ctx)
-               ? coi_record_call(ctx, &coi_op_assert, attrs, in, num_in, co_none(ctx))
+               ? coi_record_call(ctx, &coi_op_assert, attrs, in, num_in, coi_none(ctx))
                : check_condition(ctx, attrs, in, num_in);
 }
 
@@ -233,7 +235,7 @@ static co_value *
 replay_numerics(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
 {
     return coi_is_capturing(ctx)
-               ? coi_record_call(ctx, &coi_op_check_numerics, attrs, in, num_in, co_none(ctx))
+               ? coi_record_call(ctx, &coi_op_check_numerics, attrs, in, num_in, coi_none(ctx))
                : check_numbers(ctx, attrs, in, num_in);
 }
 
@@ -314,7 +316,7 @@ replay_print(co_context *ctx, const void *attrs, co_value *const *in, int num_in
     char                 text[1000];
 
     if (coi_is_capturing(ctx))
-        return coi_record_call(ctx, &coi_op_print, attrs, in, num_in, co_none(ctx));
+        return coi_record_call(ctx, &coi_op_print, attrs, in, num_in, coi_none(ctx));
     coi_format(&ctx->heap, in[0], text, sizeof(text));
     coi_log_line(&ctx->runtime->log, CO_LOG_INFO, "%s%s%s", message->text, separator(message),
                  text);

@@ -390,6 +390,7 @@ static co_value *
 capture_merge(co_context *ctx, co_merge_fn fn, co_value *args, void *user)
 {
     merge_attrs attrs = { NULL };
+    co_value   *type;
 
     if (ctx->mode.num_replicas > 1 && coi_is_nested_call(ctx)) { /* RC-MERGE-8 */
         coi_fail(ctx, CO_RUNTIME_ERROR,
@@ -398,9 +399,11 @@ capture_merge(co_context *ctx, co_merge_fn fn, co_value *args, void *user)
         return NULL;
     }
     attrs.merge = function_of_merge(ctx, fn, user);
-    return attrs.merge != NULL ? coi_record_call(ctx, &coi_op_merge_captured, &attrs, &args, 1,
-                                                 merge_type(ctx, attrs.merge, args))
-                               : NULL;
+    if (attrs.merge == NULL)
+        return NULL;
+    type = merge_type(ctx, attrs.merge, args);
+    coi_function_outlives(ctx, attrs.merge, user);
+    return coi_record_call(ctx, &coi_op_merge_captured, &attrs, &args, 1, type);
 }
 
 co_value *

@@ -166,6 +166,8 @@ merge_values(merge *m, co_value *const *values)
 bool
 coi_has_component(const co_value *value)
 {
+    if (coi_holds_tensors_alone(value))
+        return false;
     if (coi_is_variable(value))
         return coi_is_component(value->u.variable);
     for (size_t i = 0; coi_is_structure(value) && i < value->u.items.n; ++i)
@@ -201,6 +203,8 @@ coi_regroup(co_context *ctx, const co_strategy *strategy, co_value *const *value
 static bool
 has_per_replica(const co_value *value)
 {
+    if (coi_holds_tensors_alone(value))
+        return false;
     if (!coi_is_structure(value))
         return coi_is_distributed(value);
     for (size_t i = 0; i < value->u.items.n; ++i)
@@ -230,6 +234,8 @@ fits(co_context *ctx, const co_strategy *strategy, const co_value *value)
 bool
 coi_check_parts(co_context *ctx, const co_strategy *strategy, const co_value *value)
 {
+    if (coi_holds_tensors_alone(value))
+        return true;
     if (!coi_is_structure(value))
         return value->kind != CO_KIND_PER_REPLICA ||
                (int)value->u.per_replica.n <= strategy->num_local || fits(ctx, strategy, value);

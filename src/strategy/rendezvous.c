@@ -629,6 +629,8 @@ coi_rendezvous(co_context *ctx, coi_rendezvous_kind kind, co_value *value, void 
 {
     coi_rendezvous_slot *slot = coi_my_slot(ctx);
 
+    if (slot->started != NULL && slot->started != detail) /* it comes to another one */
+        coi_drop_started(ctx);
     /* Others may still read the slot of a replica that waited when the step broke. */
     if (coi_is_broken(ctx->mode.step))
         return fail_broken(ctx);
@@ -648,6 +650,7 @@ coi_replica_finished(co_context *ctx)
     coi_step *step = ctx->mode.step;
     uint64_t  now;
 
+    coi_drop_started(ctx);
     /* A failure first: a replica that sees that this one returned would report that. */
     if (ctx->error.code != CO_OK)
         coi_break(step, ctx);

@@ -10,6 +10,9 @@
 #include "strategy/rendezvous_kind.h"
 #include "strategy/strategy.h"
 
+/* Collectives that a replica has started and not completed yet, at most. */
+#define COI_MOST_STARTED 16
+
 /* The slot of a replica: its operation and value at a rendezvous. Each slot begins with a cache
  * line of its own, so that arrivals do not contend. */
 typedef struct coi_rendezvous_slot {
@@ -23,7 +26,18 @@ typedef struct coi_rendezvous_slot {
     atomic_bool  arrived, finished;
     bool         is_left; /* its context has an error, or was misused: the caller sees to it */
     uint64_t     random_counter; /* of its context, at its end */
+    /* What it has started (replica_collectives.c): how many, the first of them, and all of them by
+     * the number of the rendezvous that will complete them. Others read `posts` alone. */
+    unsigned num_started;
+    void    *started;
+    void    *posts[COI_MOST_STARTED];
 } coi_rendezvous_slot;
+
+/* A collective that replicas start. */
+typedef struct coi_posted {
+    atomic_int  num;     /* replicas that have */
+    atomic_bool is_open; /* all have, and each may do its share of the work */
+} coi_posted;
 
 /* What replicas take over from the context that called run, which they may not look at: a thread
  * that starts too late would find it in another call. */
@@ -72,6 +86,9 @@ typedef struct coi_step {
     coi_lock           made_lock; /* of made */
     coi_made_variable *made;      /* the variables that replica 0 has made, in order */
     atomic_int         awaiting;  /* replicas that wait for replica 0 to make one */
+    coi_posted         posted[COI_MOST_STARTED]; /* by the number of the rendezvous */
+    atomic_int         sharing;    /* replicas that may be reading what others have posted */
+    atomic_bool        is_dropped; /* one has dropped what it posted: nobody may read it any more */
 } coi_step;
 
 /* How long a replica waits before it looks at the progress of the others, whose cores would have to
@@ -154,6 +171,13 @@ coi_wait_replicas(coi_event *event, unsigned seen, coi_waiting *waiting, int tim
 {
     return coi_event_wait_spinning(event, seen, waiting, 5 * waiting->spin_us, timeout_ms);
 }
+
+/* --- replica_collectives.c --- */
+
+/* Drop what this replica has started and will not complete, when no other reads it any more. */
+void coi_drop_started(co_context *ctx);
+/* A new run of the step: nothing is started. */
+void coi_forget_posted(coi_step *step);
 
 /* --- merge.c --- */
 

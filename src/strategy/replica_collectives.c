@@ -16,6 +16,7 @@
 #include "strategy/rendezvous.h"
 #include "strategy/workers.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,17 +28,32 @@ typedef struct job {
     co_reduce_op op;
     int          axis;
     bool         gather;
-    co_value   **in;  /* leaves: tensors and composite values; references */
+    co_value    *value;
+    co_value   **leaves; /* of it; results replace them */
+    co_value   **in;     /* tensors and composite values; references */
     co_value   **out; /* results shared by the replicas: a reference of this replica's own each */
     size_t       n;
-    bool         shared_work;         /* every replica still has to reduce its share */
+    bool         shared_work;         /* every replica has to reduce its share, */
+    bool         has_shared;          /* and this one did */
     co_communication_options options; /* advice of the call */
+    /* Of one that was started before the rendezvous that completes it: */
+    bool        is_prepared; /* all replicas have started it */
+    unsigned    at;          /* in the posts of the slots */
+    struct job *next;        /* that this replica started after it */
 } job;
 
+/* The jobs of all replicas: those that they brought to a rendezvous, or posted before it. */
+typedef struct meeting {
+    coi_step *step;
+    int       at; /* in the posts of the slots; -1: at the rendezvous */
+} meeting;
+
 static job *
-job_of(coi_step *step, int replica)
+job_of(const meeting *m, int replica)
 {
-    return step->slots[replica].detail;
+    const coi_rendezvous_slot *slot = &m->step->slots[replica];
+
+    return m->at < 0 ? slot->detail : slot->posts[m->at];
 }
 
 static bool
@@ -49,12 +65,12 @@ is_concatenated(const job *mine, size_t k)
 /* --- what replicas must agree on --- */
 
 static bool
-leaf_agrees(co_context *ctx, coi_step *step, size_t k, int replica)
+leaf_agrees(co_context *ctx, const meeting *m, size_t k, int replica)
 {
-    const job      *mine = job_of(step, 0), *other = job_of(step, replica);
+    const job      *mine = job_of(m, 0), *other = job_of(m, replica);
     const co_value *a = mine->in[k], *b = other->in[k];
     char            left[COI_SHAPE_TEXT], right[COI_SHAPE_TEXT];
-    int             first = step->strategy->first_local;
+    int             first = m->step->strategy->first_local;
 
     if (a->kind != b->kind) {
         coi_fail(
@@ -81,20 +97,20 @@ leaf_agrees(co_context *ctx, coi_step *step, size_t k, int replica)
 }
 
 static bool
-all_agree(co_context *ctx, coi_step *step)
+all_agree(co_context *ctx, const meeting *m)
 {
-    const job *mine = job_of(step, 0);
+    const job *mine = job_of(m, 0);
 
-    for (int i = 1; i < step->n; ++i) {
-        const job *other = job_of(step, i);
+    for (int i = 1; i < m->step->n; ++i) {
+        const job *other = job_of(m, i);
 
-        if (coi_same_structure(step->slots[0].value, step->slots[i].value, CO_ASSERTION_ERROR,
-                               coi_err(ctx)) != CO_OK) {
+        if (coi_same_structure(mine->value, other->value, CO_ASSERTION_ERROR, coi_err(ctx)) !=
+            CO_OK) {
             coi_failed(ctx);
             return false;
         }
         if (other->op != mine->op || other->axis != mine->axis) {
-            int first = step->strategy->first_local;
+            int first = m->step->strategy->first_local;
 
             coi_fail(
                 ctx, CO_RUNTIME_ERROR,
@@ -105,7 +121,7 @@ all_agree(co_context *ctx, coi_step *step)
             return false;
         }
         for (size_t k = 0; k < mine->n; ++k)
-            if (!leaf_agrees(ctx, step, k, i))
+            if (!leaf_agrees(ctx, m, k, i))
                 return false;
     }
     return true;
@@ -115,62 +131,62 @@ all_agree(co_context *ctx, coi_step *step)
 
 /* Give every replica a reference of its own to a result (one of which is there already). */
 static void
-share_out(coi_step *step, size_t k, co_value *value)
+share_out(const meeting *m, size_t k, co_value *value)
 {
-    for (int i = 0; i < step->n; ++i) {
+    for (int i = 0; i < m->step->n; ++i) {
         if (i > 0)
             coi_ref(value);
-        job_of(step, i)->out[k] = value;
+        job_of(m, i)->out[k] = value;
     }
 }
 
 static coi_reduction
-reduction_of(coi_step *step, size_t k, const void **parts)
+reduction_of(const meeting *m, size_t k, const void **parts)
 {
-    const job *mine = job_of(step, 0);
+    const job *mine = job_of(m, 0);
 
-    for (int i = 0; i < step->n; ++i)
-        parts[i] = coi_data_on_host(job_of(step, i)->in[k]);
+    for (int i = 0; i < m->step->n; ++i)
+        parts[i] = coi_data_on_host(job_of(m, i)->in[k]);
     return (coi_reduction){ mine->op,
                             (co_dtype)mine->in[k]->dtype,
                             mine->in[k]->u.tensor.num_elements,
-                            step->strategy->num_replicas,
+                            m->step->strategy->num_replicas,
                             parts,
                             coi_data_on_host(mine->out[k]) };
 }
 
 /* Leaf k of all replicas of all workers, concatenated: a value of ctx's block. */
 static co_value *
-concat_leaf(co_context *ctx, coi_step *step, size_t k)
+concat_leaf(co_context *ctx, const meeting *m, size_t k)
 {
-    const job *mine = job_of(step, 0);
+    const job *mine = job_of(m, 0);
     co_value  *items[COI_MAX_LOCAL_REPLICAS], *here;
 
-    for (int i = 0; i < step->n; ++i)
-        items[i] = job_of(step, i)->in[k];
+    for (int i = 0; i < m->step->n; ++i)
+        items[i] = job_of(m, i)->in[k];
     if (coi_is_composite(items[0]))
-        return coi_combine_composites(ctx, step->strategy, COI_RENDEZVOUS_ALL_GATHER, mine->op,
+        return coi_combine_composites(ctx, m->step->strategy, COI_RENDEZVOUS_ALL_GATHER, mine->op,
                                       items);
-    here = co_concat(ctx, co_list(ctx, items, (size_t)step->n), mine->axis);
-    if (here == NULL || step->strategy->group == NULL)
+    here = co_concat(ctx, co_list(ctx, items, (size_t)m->step->n), mine->axis);
+    if (here == NULL || m->step->strategy->group == NULL)
         return here;
-    return coi_workers_concat(ctx, step->strategy, COI_RENDEZVOUS_ALL_GATHER, here, mine->axis);
+    return coi_workers_concat(ctx, m->step->strategy, COI_RENDEZVOUS_ALL_GATHER, here, mine->axis);
 }
 
 /* Leaves that are concatenated: made whole by one replica. */
 static bool
-make_concatenated(co_context *ctx, coi_step *step, size_t k)
+make_concatenated(co_context *ctx, const meeting *m, size_t k)
 {
     bool      recording = ctx->recording, ok;
     co_value *whole;
 
     ctx->recording = false; /* the tape sees the collective, not what it is made of */
     co_block_begin(ctx);
-    whole = concat_leaf(ctx, step, k);
+    whole = concat_leaf(ctx, m, k);
     ok = whole != NULL;
     if (ok) {
         coi_ref(whole);
-        share_out(step, k, whole);
+        share_out(m, k, whole);
     }
     co_block_end(ctx);
     ctx->recording = recording;
@@ -179,9 +195,9 @@ make_concatenated(co_context *ctx, coi_step *step, size_t k)
 
 /* Allocate the sum of a leaf; compute it now if it is small. */
 static bool
-make_sum(co_context *ctx, coi_step *step, size_t k, const void **parts)
+make_sum(co_context *ctx, const meeting *m, size_t k, const void **parts)
 {
-    const co_value *like = job_of(step, 0)->in[k];
+    const co_value *like = job_of(m, 0)->in[k];
     co_value       *out = coi_tensor_new(&ctx->heap, like->u.tensor.device, (co_dtype)like->dtype,
                                          like->u.tensor.dims, like->ndim, like->u.tensor.num_elements,
                                          coi_err(ctx));
@@ -190,56 +206,204 @@ make_sum(co_context *ctx, coi_step *step, size_t k, const void **parts)
         coi_failed(ctx);
         return false;
     }
-    share_out(step, k, out);
-    if (step->strategy->group != NULL)
+    share_out(m, k, out);
+    if (m->step->strategy->group != NULL)
         return true; /* replica 0 does it, on the thread that may call the transport */
     if (coi_tensor_nbytes(like) <= SMALL_BYTES ||
-        coi_cross_device_ops(step->strategy) == CO_CROSS_DEVICE_REDUCE_TO_ONE) {
-        coi_reduction reduction = reduction_of(step, k, parts);
+        coi_cross_device_ops(m->step->strategy) == CO_CROSS_DEVICE_REDUCE_TO_ONE) {
+        coi_reduction reduction = reduction_of(m, k, parts);
 
         coi_reduce_share(&reduction, 0, 1);
     } else {
-        for (int i = 0; i < step->n; ++i)
-            job_of(step, i)->shared_work = true;
+        for (int i = 0; i < m->step->n; ++i)
+            job_of(m, i)->shared_work = true;
     }
     return true;
 }
 
-/* The last replica to arrive: check, allocate, compute small leaves. */
+/* Check, allocate, compute small leaves: one replica for all. */
 static bool
-prepare(co_context *ctx, coi_step *step, void *arg)
+prepare(co_context *ctx, const meeting *m)
 {
-    const job  *mine = job_of(step, 0);
+    const job  *mine = job_of(m, 0);
     const void *parts[COI_MAX_LOCAL_REPLICAS];
     bool        ok = true;
 
-    (void)arg;
-    if (!all_agree(ctx, step))
+    if (!all_agree(ctx, m))
         return false;
     for (size_t k = 0; k < mine->n && ok; ++k) {
         if (!is_concatenated(mine, k))
-            ok = make_sum(ctx, step, k, parts);
-        else if (step->strategy->group == NULL)
-            ok = make_concatenated(ctx, step, k);
+            ok = make_sum(ctx, m, k, parts);
+        else if (m->step->strategy->group == NULL)
+            ok = make_concatenated(ctx, m, k);
     }
     return ok;
 }
 
 /* This replica's share of every large leaf. */
-static bool
-reduce_my_share(co_context *ctx)
+static void
+reduce_my_share(co_context *ctx, const meeting *m)
 {
-    coi_step   *step = ctx->mode.step;
-    const job  *mine = job_of(step, ctx->mode.local_replica);
+    job        *mine = job_of(m, ctx->mode.local_replica);
     const void *parts[COI_MAX_LOCAL_REPLICAS];
 
+    if (mine->has_shared)
+        return;
     for (size_t k = 0; k < mine->n; ++k)
         if (!is_concatenated(mine, k) && coi_tensor_nbytes(mine->in[k]) > SMALL_BYTES) {
-            coi_reduction reduction = reduction_of(step, k, parts);
+            coi_reduction reduction = reduction_of(m, k, parts);
 
-            coi_reduce_share(&reduction, ctx->mode.local_replica, step->n);
+            coi_reduce_share(&reduction, ctx->mode.local_replica, m->step->n);
         }
-    return coi_rendezvous_leave(ctx);
+    mine->has_shared = true;
+}
+
+static void
+drop_results(co_context *ctx, const meeting *m)
+{
+    for (int i = 0; i < m->step->n; ++i) {
+        job *mine = job_of(m, i);
+
+        for (size_t k = 0; k < mine->n; ++k) {
+            coi_unref(&ctx->heap, mine->out[k]);
+            mine->out[k] = NULL;
+        }
+        mine->is_prepared = mine->shared_work = mine->has_shared = false;
+    }
+}
+
+/*
+ * --- collectives that are started before all replicas have come ---
+ *
+ * A replica posts what it brings and goes on; it waits for nobody. The last to post prepares the
+ * results, and each replica reduces its share after the kernel that it is at, or at the
+ * rendezvous, which completes what is left. So all errors, waits and deadlines are those of the
+ * rendezvous, and replicas that do not start early (they have no plan) meet those that do.
+ */
+
+/* Whether the work at this rendezvous was begun. What was begun with a replica that dropped its
+ * part since, and brings another one now, is dropped too. */
+static bool
+is_begun(co_context *ctx, const meeting *m)
+{
+    coi_step   *step = m->step;
+    coi_posted *posted = &step->posted[step->slots[0].sequence % COI_MOST_STARTED];
+    int         num_prepared = 0;
+    bool        is_left = false;
+
+    atomic_store_explicit(&posted->num, 0, memory_order_relaxed); /* for another one to come */
+    atomic_store_explicit(&posted->is_open, false, memory_order_relaxed);
+    for (int i = 0; i < step->n; ++i) {
+        const job *mine = job_of(m, i);
+
+        num_prepared += mine->is_prepared;
+        is_left = is_left || (mine->shared_work && !mine->has_shared);
+    }
+    if (num_prepared < step->n) {
+        if (num_prepared > 0)
+            drop_results(ctx, m);
+        return false;
+    }
+    for (int i = 0; i < step->n; ++i)
+        job_of(m, i)->shared_work = is_left;
+    return true;
+}
+
+/* The last replica to arrive. */
+static bool
+close_meeting(co_context *ctx, coi_step *step, void *arg)
+{
+    meeting m = { step, -1 };
+
+    (void)arg;
+    return is_begun(ctx, &m) || prepare(ctx, &m);
+}
+
+/* The last replica to post. What goes wrong here goes wrong at the rendezvous, which tells. */
+static void
+open_posted(co_context *ctx, const meeting *m)
+{
+    if (!prepare(ctx, m)) {
+        coi_error_reset(&ctx->error);
+        drop_results(ctx, m);
+        return;
+    }
+    for (int i = 0; i < m->step->n; ++i)
+        job_of(m, i)->is_prepared = true;
+    atomic_store_explicit(&m->step->posted[m->at].is_open, true, memory_order_release);
+}
+
+/*
+ * Read what others have posted: whether that is allowed. Who drops what it posted sets the flag,
+ * then waits for those that read; these count themselves, then look for the flag.
+ */
+static bool
+read_begin(coi_step *step)
+{
+    atomic_fetch_add(&step->sharing, 1);
+    return !atomic_load(&step->is_dropped);
+}
+
+static void
+read_end(coi_step *step)
+{
+    atomic_fetch_sub(&step->sharing, 1);
+}
+
+/* The first of its posts of which this replica has not done its share, and all others wait for it;
+ * NULL: there is none. */
+static const job *
+find_open(const coi_step *step, const job *mine)
+{
+    for (; mine != NULL; mine = mine->next)
+        if (atomic_load_explicit(&step->posted[mine->at].is_open, memory_order_acquire) &&
+            mine->shared_work && !mine->has_shared)
+            return mine;
+    return NULL;
+}
+
+/* Do this replica's shares of what all have posted. */
+static void
+go_on_sharing(co_context *ctx)
+{
+    coi_step  *step = ctx->mode.step;
+    const job *mine = find_open(step, coi_my_slot(ctx)->started);
+
+    for (; mine != NULL; mine = find_open(step, mine->next)) {
+        if (read_begin(step))
+            reduce_my_share(ctx, &(meeting){ step, (int)mine->at });
+        read_end(step);
+    }
+}
+
+static void
+post(co_context *ctx, job *mine)
+{
+    coi_step            *step = ctx->mode.step;
+    coi_rendezvous_slot *slot = coi_my_slot(ctx);
+    job                **last = (job **)&slot->started;
+
+    mine->at = (unsigned)((slot->sequence + ++slot->num_started) % COI_MOST_STARTED);
+    while (*last != NULL)
+        last = &(*last)->next;
+    *last = mine;
+    slot->posts[mine->at] = mine;
+    if (read_begin(step) && atomic_fetch_add(&step->posted[mine->at].num, 1) + 1 == step->n)
+        open_posted(ctx, &(meeting){ step, (int)mine->at });
+    read_end(step);
+    go_on_sharing(ctx);
+}
+
+void
+coi_forget_posted(coi_step *step)
+{
+    if (!atomic_load_explicit(&step->is_dropped, memory_order_relaxed))
+        return; /* all were completed, which leaves nothing */
+    atomic_store_explicit(&step->is_dropped, false, memory_order_relaxed);
+    for (int i = 0; i < COI_MOST_STARTED; ++i) {
+        atomic_store_explicit(&step->posted[i].num, 0, memory_order_relaxed);
+        atomic_store_explicit(&step->posted[i].is_open, false, memory_order_relaxed);
+    }
 }
 
 /* --- between workers: replica 0 acts for the process --- */
@@ -271,11 +435,11 @@ signature_of(const job *mine, char *text, size_t capacity)
 
 /* The dense leaves, all in one call: small ones are sent together. */
 static bool
-sum_between_workers(co_context *ctx, coi_step *step)
+sum_between_workers(co_context *ctx, const meeting *m)
 {
-    co_strategy   *strategy = step->strategy;
-    const job     *mine = job_of(step, 0);
-    size_t         local = (size_t)step->n, n = 0;
+    co_strategy   *strategy = m->step->strategy;
+    const job     *mine = job_of(m, 0);
+    size_t         local = (size_t)m->step->n, n = 0;
     size_t         nbytes = mine->n * (sizeof(coi_reduction) + local * sizeof(void *));
     coi_reduction *jobs = coi_small_alloc(&ctx->heap, nbytes);
     const void   **parts;
@@ -288,7 +452,7 @@ sum_between_workers(co_context *ctx, coi_step *step)
     parts = (const void **)(jobs + mine->n);
     for (size_t k = 0; k < mine->n; ++k)
         if (!is_concatenated(mine, k)) {
-            jobs[n] = reduction_of(step, k, parts + n * local);
+            jobs[n] = reduction_of(m, k, parts + n * local);
             ++n;
         }
     ok = coi_group_all_reduce(strategy->group, jobs, n, strategy->first,
@@ -318,17 +482,18 @@ static bool
 reduce_between_workers(co_context *ctx)
 {
     coi_step  *step = ctx->mode.step;
-    const job *mine = job_of(step, 0);
+    meeting    m = { step, -1 };
+    const job *mine = job_of(&m, 0);
     char       text[200];
     uint64_t   signature = signature_of(mine, text, sizeof(text));
 
     if (!coi_workers_handshake(ctx, step->strategy,
                                mine->gather ? COI_RENDEZVOUS_ALL_GATHER : COI_RENDEZVOUS_ALL_REDUCE,
                                signature, text, outline_of(mine), NULL) ||
-        !coi_workers_done(ctx, step->strategy, sum_between_workers(ctx, step)))
+        !coi_workers_done(ctx, step->strategy, sum_between_workers(ctx, &m)))
         return false;
     for (size_t k = 0; k < mine->n; ++k)
-        if (is_concatenated(mine, k) && !make_concatenated(ctx, step, k))
+        if (is_concatenated(mine, k) && !make_concatenated(ctx, &m, k))
             return false;
     return true;
 }
@@ -340,7 +505,8 @@ all_reduce_workers(co_context *ctx)
         coi_step        *step = ctx->mode.step;
         coi_comm_options comm;
 
-        coi_comm_options_begin(ctx, step->strategy, &job_of(step, 0)->options, &comm);
+        coi_comm_options_begin(ctx, step->strategy, &job_of(&(meeting){ step, -1 }, 0)->options,
+                               &comm);
         if (!reduce_between_workers(ctx))
             coi_break(step, ctx);
         coi_comm_options_end(ctx);
@@ -467,64 +633,162 @@ record(co_context *ctx, const job *mine, co_value *leaf, size_t k, co_value *res
                                  mine->in[k], result);
 }
 
-typedef struct exchange {
-    job       *mine;
-    co_value  *value;
-    co_value **leaves; /* the user's; results replace them */
-} exchange;
-
 /* All leaves are here: come to the rendezvous, reduce, take the results away. */
 static bool
 meet_and_reduce(co_context *ctx, void *arg)
 {
-    job      *mine = ((exchange *)arg)->mine;
-    co_value *value = ((exchange *)arg)->value, **leaves = ((exchange *)arg)->leaves;
+    job      *mine = arg;
     coi_step *step = ctx->mode.step;
     bool      ok;
 
     ok = coi_rendezvous(ctx, mine->gather ? COI_RENDEZVOUS_ALL_GATHER : COI_RENDEZVOUS_ALL_REDUCE,
-                        value, mine, prepare);
-    if (ok && step->strategy->group != NULL)
+                        mine->value, mine, close_meeting);
+    if (ok && step->strategy->group != NULL) {
         ok = all_reduce_workers(ctx);
-    else if (ok && mine->shared_work)
-        ok = reduce_my_share(ctx);
+    } else if (ok && mine->shared_work) {
+        reduce_my_share(ctx, &(meeting){ step, -1 });
+        ok = coi_rendezvous_leave(ctx);
+    }
     for (size_t k = 0; ok && k < mine->n; ++k) {
         co_value *result = take_away(ctx, mine, k);
 
-        ok = result != NULL && record(ctx, mine, leaves[k], k, result);
-        leaves[k] = result;
+        ok = result != NULL && record(ctx, mine, mine->leaves[k], k, result);
+        mine->leaves[k] = result;
     }
     return ok;
+}
+
+static size_t
+leaf_bytes(const job *mine)
+{
+    return (3 * mine->n + 1) * sizeof(co_value *);
+}
+
+static void
+job_close(co_context *ctx, job *mine)
+{
+    for (size_t k = 0; mine->leaves != NULL && k < mine->n; ++k) {
+        coi_unref(&ctx->heap, mine->in[k]);
+        coi_unref(&ctx->heap, mine->out[k]);
+    }
+    if (mine->leaves != NULL)
+        coi_small_free(&ctx->heap, mine->leaves, leaf_bytes(mine));
+    mine->leaves = NULL;
+}
+
+/* Bring a value. To be closed on failure too. */
+static bool
+job_open(co_context *ctx, job *mine, co_value *value)
+{
+    size_t brought = 0;
+
+    mine->value = value;
+    mine->n = coi_count_leaves(value);
+    mine->leaves = coi_small_alloc(&ctx->heap, leaf_bytes(mine));
+    if (mine->leaves == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu leaves", mine->n);
+        return false;
+    }
+    mine->in = mine->leaves + mine->n;
+    mine->out = mine->in + mine->n;
+    memset(mine->in, 0, 2 * mine->n * sizeof(*mine->in));
+    coi_collect_leaves(value, mine->leaves);
+    while (brought < mine->n &&
+           (mine->in[brought] = bring_leaf(ctx, mine->leaves[brought], mine)) != NULL)
+        ++brought;
+    return brought == mine->n;
+}
+
+static co_value *
+reduce_and_pack(co_context *ctx, job *mine)
+{
+    coi_effect shown = { .in = mine->in, .num_in = mine->n, .out = mine->out, .num_out = mine->n };
+
+    if (!coi_execute_body(ctx, mine->gather ? &coi_op_all_gather : &coi_op_all_reduce, shown,
+                          meet_and_reduce, mine))
+        return NULL;
+    return coi_give(ctx, coi_pack(&ctx->heap, mine->value, mine->leaves, coi_err(ctx)));
+}
+
+/* --- what this replica has started --- */
+
+static void
+free_started(co_context *ctx, job *mine)
+{
+    job_close(ctx, mine);
+    coi_unref(&ctx->heap, mine->value);
+    coi_small_free(&ctx->heap, mine, sizeof(*mine));
+}
+
+void
+coi_drop_started(co_context *ctx)
+{
+    coi_step            *step = ctx->mode.step;
+    coi_rendezvous_slot *slot = coi_my_slot(ctx);
+    job                 *mine = slot->started, *next;
+
+    if (mine == NULL)
+        return;
+    atomic_store(&step->is_dropped, true);
+    while (atomic_load(&step->sharing) > 0)
+        sched_yield();
+    slot->started = NULL;
+    slot->num_started = 0;
+    for (; mine != NULL; mine = next) {
+        next = mine->next;
+        free_started(ctx, mine);
+    }
+}
+
+/* Whether a value has these leaves, from *at on. */
+static bool
+has_leaves(const co_value *value, const job *mine, size_t *at)
+{
+    if (!coi_is_structure(value))
+        return *at < mine->n && mine->leaves[(*at)++] == value;
+    for (size_t i = 0; i < value->u.items.n; ++i)
+        if (!has_leaves(value->u.items.items[i], mine, at))
+            return false;
+    return true;
+}
+
+/* Whether a call is the one that this replica started first. */
+static bool
+is_started(const job *started, const job *mine, const co_value *value)
+{
+    size_t at = 0;
+
+    return started != NULL && started->op == mine->op && !mine->gather &&
+           has_leaves(value, started, &at) && at == started->n;
+}
+
+/* What was started cannot be read any more by others once all have left; on failure it may be. */
+static co_value *
+complete_started(co_context *ctx)
+{
+    coi_rendezvous_slot *slot = coi_my_slot(ctx);
+    job                 *mine = slot->started;
+    co_value            *result = reduce_and_pack(ctx, mine);
+
+    if (result == NULL) {
+        coi_drop_started(ctx);
+        return NULL;
+    }
+    slot->started = mine->next;
+    --slot->num_started;
+    free_started(ctx, mine);
+    return result;
 }
 
 static co_value *
 combine(co_context *ctx, job *mine, co_value *value)
 {
-    size_t     n = coi_count_leaves(value), nbytes = (3 * n + 1) * sizeof(co_value *), brought = 0;
-    co_value **leaves = coi_small_alloc(&ctx->heap, nbytes), *result = NULL;
+    co_value *result;
 
-    if (leaves == NULL) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu leaves", n);
-        return NULL;
-    }
-    mine->n = n;
-    mine->in = leaves + n;
-    mine->out = leaves + 2 * n;
-    memset(mine->out, 0, n * sizeof(*mine->out));
-    coi_collect_leaves(value, leaves);
-    while (brought < n && (mine->in[brought] = bring_leaf(ctx, leaves[brought], mine)) != NULL)
-        ++brought;
-    if (brought == n &&
-        coi_execute_body(ctx, mine->gather ? &coi_op_all_gather : &coi_op_all_reduce,
-                         (coi_effect){
-                             .in = mine->in, .num_in = n, .out = mine->out, .num_out = n },
-                         meet_and_reduce, &(exchange){ mine, value, leaves }))
-        result = coi_give(ctx, coi_pack(&ctx->heap, value, leaves, coi_err(ctx)));
-    while (brought > 0)
-        coi_unref(&ctx->heap, mine->in[--brought]);
-    for (size_t k = 0; k < n; ++k)
-        coi_unref(&ctx->heap, mine->out[k]);
-    coi_small_free(&ctx->heap, leaves, nbytes);
+    if (is_started(coi_my_slot(ctx)->started, mine, value))
+        return complete_started(ctx);
+    result = job_open(ctx, mine, value) ? reduce_and_pack(ctx, mine) : NULL;
+    job_close(ctx, mine);
     return result;
 }
 
@@ -547,6 +811,46 @@ replay_collective(co_context *ctx, const void *attrs, co_value *const *in, int n
                          : co_all_reduce_with(ctx, given->op, in[0], &given->options);
 }
 
+/* Whether all leaves are tensors for the host to sum: nothing is to be brought or converted. */
+static bool
+is_plain(const co_value *value)
+{
+    if (!coi_is_structure(value))
+        return value->kind == CO_KIND_TENSOR && coi_is_on_host(value) &&
+               coi_can_reduce(CO_REDUCE_SUM, (co_dtype)value->dtype);
+    for (size_t i = 0; i < value->u.items.n; ++i)
+        if (!is_plain(value->u.items.items[i]))
+            return false;
+    return true;
+}
+
+/* Post the value of a call that comes later. Between workers nothing is sent meanwhile (see
+ * docs/decisions/gradient-buckets.md). Where there is no memory, the call will tell. */
+static bool
+start_collective(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    const collective_attrs *given = attrs;
+    job                    *mine;
+
+    (void)num_in;
+    if (given->gather || !coi_in_replica(ctx) || ctx->mode.step->n == 1 ||
+        ctx->mode.step->strategy->group != NULL ||
+        coi_my_slot(ctx)->num_started == COI_MOST_STARTED || !is_plain(in[0]))
+        return false;
+    mine = coi_small_alloc(&ctx->heap, sizeof(*mine));
+    if (mine == NULL)
+        return false;
+    *mine = (job){ .op = given->op, .options = given->options };
+    coi_ref(in[0]);
+    if (job_open(ctx, mine, in[0])) {
+        post(ctx, mine);
+        return true;
+    }
+    coi_error_reset(&ctx->error);
+    free_started(ctx, mine);
+    return false;
+}
+
 static bool
 same_collective(co_context *ctx, const void *a, const void *b)
 {
@@ -564,6 +868,9 @@ const coi_op coi_op_collective = {
                  CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS),
     .attrs_rule.size = COI_ATTRS_SIZE(collective_attrs),
     .same_attrs = same_collective,
+    .is_plan_call = true,
+    .start = start_collective,
+    .go_on = go_on_sharing,
 };
 
 /* Rows of other replicas are added along an axis. */

@@ -309,6 +309,40 @@ threads_new(co_context *ctx, co_strategy *strategy)
     return threads;
 }
 
+/* A new set, and a reference to the strategy: the exclusive one if it is the first set. */
+static coi_replica_threads *
+threads_add(co_context *ctx, co_strategy *strategy)
+{
+    coi_replica_threads *threads = threads_new(ctx, strategy);
+
+    if (threads == NULL)
+        return NULL;
+    coi_lock_take(&strategy->lock);
+    threads->is_first = atomic_load(&strategy->first_threads) == NULL &&
+                        coi_ref_exclusive(strategy);
+    if (threads->is_first)
+        atomic_store_explicit(&strategy->first_threads, threads, memory_order_release);
+    coi_lock_give(&strategy->lock);
+    if (!threads->is_first)
+        coi_ref(strategy);
+    return threads;
+}
+
+static coi_replica_threads *
+take_idle(co_strategy *strategy)
+{
+    coi_replica_threads *threads;
+
+    coi_lock_take(&strategy->lock);
+    threads = strategy->idle_threads;
+    if (threads != NULL)
+        strategy->idle_threads = threads->next;
+    coi_lock_give(&strategy->lock);
+    if (threads != NULL)
+        coi_ref(strategy);
+    return threads;
+}
+
 coi_replica_threads *
 coi_replica_threads_take(co_context *ctx, co_strategy *strategy)
 {
@@ -317,39 +351,36 @@ coi_replica_threads_take(co_context *ctx, co_strategy *strategy)
     /* The threads did not come along into a forked child: waiting for them would never end. */
     if (strategy->num_local > 1 && !coi_check_owner_process(ctx))
         return NULL;
-    threads = atomic_exchange_explicit(&strategy->spare_threads, NULL, memory_order_acquire);
-    if (threads != NULL)
+    threads = atomic_load_explicit(&strategy->first_threads, memory_order_acquire);
+    if (threads != NULL && coi_ref_exclusive(strategy))
         return threads;
-    coi_lock_take(&strategy->lock);
-    threads = strategy->idle_threads;
-    if (threads != NULL)
-        strategy->idle_threads = threads->next;
-    coi_lock_give(&strategy->lock);
-    return threads != NULL ? threads : threads_new(ctx, strategy);
+    threads = take_idle(strategy);
+    return threads != NULL ? threads : threads_add(ctx, strategy);
 }
 
 void
-coi_replica_threads_give(coi_replica_threads *threads)
+coi_replica_threads_give(coi_heap *heap, coi_replica_threads *threads)
 {
-    co_strategy         *strategy = threads->strategy;
-    coi_replica_threads *none = NULL;
+    co_strategy *strategy = threads->strategy;
 
-    if (atomic_compare_exchange_strong_explicit(&strategy->spare_threads, &none, threads,
-                                                memory_order_release, memory_order_relaxed))
+    if (threads->is_first) {
+        coi_unref_exclusive(heap, strategy);
         return;
+    }
     coi_lock_take(&strategy->lock);
     threads->next = strategy->idle_threads;
     strategy->idle_threads = threads;
     coi_lock_give(&strategy->lock);
+    coi_unref(heap, strategy);
 }
 
 void
 coi_replica_threads_free(co_strategy *strategy)
 {
-    coi_replica_threads *spare = atomic_exchange(&strategy->spare_threads, NULL);
+    coi_replica_threads *first = atomic_load(&strategy->first_threads);
 
-    if (spare != NULL)
-        threads_free(spare);
+    if (first != NULL)
+        threads_free(first);
     while (strategy->idle_threads != NULL) {
         coi_replica_threads *threads = strategy->idle_threads;
 

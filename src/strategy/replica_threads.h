@@ -34,6 +34,7 @@ typedef struct coi_replica_threads {
     coi_runtime                *runtime;
     coi_step                    step;
     int                         n;
+    bool                        is_first; /* who has it has the exclusive reference, see below */
     bool                        quit;
     int                         core;        /* the caller's, when the step began */
     bool                        is_rested;   /* the threads slept when the step began */
@@ -49,9 +50,14 @@ typedef struct coi_replica_threads {
     coi_event done;
 } coi_replica_threads;
 
-/* An idle set of the strategy, or a new one; NULL: the error is in ctx. */
+/*
+ * An idle set of the strategy, or a new one, with a reference to the strategy, which the step may
+ * release; NULL: the error is in ctx. Taking the set that was made first and taking the reference
+ * is one operation: it is the exclusive one of the strategy, so nearly all runs take no lock.
+ */
 coi_replica_threads *coi_replica_threads_take(co_context *ctx, co_strategy *strategy);
-void                 coi_replica_threads_give(coi_replica_threads *threads);
+/* Give both back. */
+void coi_replica_threads_give(coi_heap *heap, coi_replica_threads *threads);
 /* Where there are several replicas: all but the first begin with the step; the last to end it
  * signals `done`. */
 void coi_replica_threads_wake(coi_replica_threads *threads);

@@ -71,54 +71,56 @@ take_origin(coi_step_origin *origin, const co_context *parent)
     origin->unobserved = coi_is_observed(parent) && coi_is_in_observer(parent);
 }
 
-/* Most arguments are a tuple of tensors, which have no parts. */
-static bool
-are_tensors(const co_value *args)
+/* Keyword arguments as one more item. */
+static co_value *
+add_kwargs(co_context *ctx, const coi_step *step, const co_value *args)
 {
-    for (size_t i = 0; i < args->u.items.n; ++i)
-        if (args->u.items.items[i]->kind != CO_KIND_TENSOR)
-            return false;
-    return true;
+    size_t    n = args->u.items.n;
+    co_value *kwargs = coi_select_all(ctx, step->strategy, step->kwargs, ctx->mode.local_replica),
+             *all;
+
+    if (kwargs == NULL || (kwargs = coi_own(ctx, kwargs)) == NULL)
+        return NULL;
+    all = coi_structure_new(&ctx->heap, CO_KIND_TUPLE, n + 1, NULL, NULL, NULL, coi_err(ctx));
+    if (all == NULL)
+        return coi_give(ctx, NULL);
+    for (size_t i = 0; i <= n; ++i) {
+        all->u.items.items[i] = i < n ? args->u.items.items[i] : kwargs;
+        coi_ref(all->u.items.items[i]);
+    }
+    if (coi_structure_seal(all, coi_err(ctx)) == CO_OK)
+        return coi_own(ctx, all);
+    coi_unref(&ctx->heap, all);
+    return coi_give(ctx, NULL);
 }
 
-/* The arguments of this replica: its components of per-replica values (S-RUN-5), and keyword
- * arguments as one more item. */
+/* The components of this replica (S-RUN-5). */
 static co_value *
-replica_args(co_context *ctx, coi_step *step)
+select_args(co_context *ctx, const coi_step *step)
 {
-    co_value *args;
+    co_value *args = coi_select_all(ctx, step->strategy, step->args, ctx->mode.local_replica);
 
-    if (step->strategy->policy->wraps_values) {
-        args = coi_select_all(ctx, step->strategy, step->args, ctx->mode.local_replica);
-        coi_strategy_state_of(ctx)->examples = coi_find_examples(step->args,
-                                                                 ctx->mode.local_replica);
-        args = args != NULL ? coi_own(ctx, args) : NULL;
-    } else { /* as they are (OD-RUN-3), the caller's, unless parts would be unused */
-        args = are_tensors(step->args) || coi_check_parts(ctx, step->strategy, step->args)
-                   ? step->args
-                   : NULL;
-        coi_strategy_state_of(ctx)->examples = (coi_examples){ -1, -1 };
-    }
-    if (args != NULL && step->kwargs != NULL) {
-        co_value *kwargs = coi_select_all(ctx, step->strategy, step->kwargs,
-                                          ctx->mode.local_replica),
-                 *all;
-        size_t n = args->u.items.n;
+    coi_strategy_state_of(ctx)->examples = coi_find_examples(step->args, ctx->mode.local_replica);
+    return args != NULL ? coi_own(ctx, args) : NULL;
+}
 
-        if (kwargs == NULL || (kwargs = coi_own(ctx, kwargs)) == NULL)
-            return NULL;
-        all = coi_structure_new(&ctx->heap, CO_KIND_TUPLE, n + 1, NULL, NULL, NULL, coi_err(ctx));
-        if (all == NULL)
-            return coi_give(ctx, NULL);
-        for (size_t i = 0; i <= n; ++i) {
-            all->u.items.items[i] = i < n ? args->u.items.items[i] : kwargs;
-            coi_ref(all->u.items.items[i]);
-        }
-        args = coi_own(ctx, all);
-        if (coi_structure_seal(all, coi_err(ctx)) != CO_OK)
-            return coi_give(ctx, NULL);
-    }
-    return args;
+/* The caller's arguments as they are (OD-RUN-3), unless parts would be unused. */
+static inline co_value *
+direct_args(co_context *ctx, const coi_step *step)
+{
+    coi_strategy_state_of(ctx)->examples = (coi_examples){ -1, -1 };
+    return coi_holds_tensors_alone(step->args) || coi_check_parts(ctx, step->strategy, step->args)
+               ? step->args
+               : NULL;
+}
+
+static inline co_value *
+replica_args(co_context *ctx, const coi_step *step)
+{
+    co_value *args = step->strategy->policy->wraps_values ? select_args(ctx, step)
+                                                          : direct_args(ctx, step);
+
+    return args != NULL && step->kwargs != NULL ? add_kwargs(ctx, step, args) : args;
 }
 
 /*
@@ -201,15 +203,18 @@ coi_run_replica(coi_replica_worker *m, coi_step *step)
     enter_replica(m, step);
     co_block_begin(ctx);
     ctx->block_floor = ctx->num_blocks;
-    coi_wait_token(ctx);
+    if (step->in_turn)
+        coi_wait_token(ctx);
     /* Where another has failed already, nothing begins (S-RUN-8). */
     args = coi_is_broken(step) ? NULL : replica_args(ctx, step);
     ctx->run_args = step->args;
     if (args != NULL && ctx->error.code == CO_OK)
         result = keep_result(ctx, call_step(ctx, step, args));
     step->slots[m->replica].result = result;
-    coi_pop_to(ctx, 0); /* the scope of another strategy, left open, has no step */
-    coi_replica_finished(ctx);
+    if (ctx->num_entries > 0)
+        coi_pop_to(ctx, 0); /* the scope of another strategy, left open, has no step */
+    if (step->n > 1 || ctx->error.code != CO_OK) /* nobody waits for one that is alone */
+        coi_replica_finished(ctx);
     ctx->block_floor = 0;
     coi_blocks_unwind(ctx, 0);
     step->slots[m->replica].random_counter = ctx->random_counter;
@@ -248,6 +253,7 @@ step_open(coi_replica_threads *threads, co_context *parent, co_fn fn, co_value *
     if (step->error.code != CO_OK)
         coi_error_reset(&step->error);
     step->payload_deleter = NULL;
+    coi_forget_posted(step);
     for (int i = 0; i < threads->n; ++i) {
         coi_rendezvous_slot *slot = &step->slots[i];
 
@@ -259,10 +265,8 @@ step_open(coi_replica_threads *threads, co_context *parent, co_fn fn, co_value *
         slot->is_left = false;
         slot->random_counter = 0;
     }
-    /* The step may give up the last reference of others, and a replica that is left behind needs
-     * all three longer than the caller does. Alone on the caller's thread there is none of that
-     * kind. */
-    coi_ref(threads->strategy);
+    /* A replica that is left behind needs them longer than the caller does. Alone on the caller's
+     * thread there is none of that kind. */
     if (threads->n > 1) {
         coi_ref(args);
         if (step->kwargs != NULL)
@@ -348,8 +352,8 @@ take_error(co_context *parent, coi_step *step)
 
 /*
  * A thread cannot be ended safely in C. Everything a stuck replica may still use stays allocated:
- * its threads are not reused and keep their references to the strategy and the arguments, and every
- * later call on the strategy fails.
+ * its threads are not given back and keep their references to the strategy and the arguments, and
+ * every later call on the strategy fails.
  */
 static void
 abandon(coi_replica_threads *threads, co_context *parent)
@@ -364,7 +368,6 @@ abandon(coi_replica_threads *threads, co_context *parent)
     }
     coi_lock_give(&strategy->lock);
     coi_runtime_hold(threads->runtime);
-    coi_ref(strategy);
     coi_log_line(
         &threads->runtime->log, CO_LOG_ERROR,
         "a replica is stuck; its thread and memory are left behind and the strategy is unusable");
@@ -420,12 +423,11 @@ step_close(coi_replica_threads *threads, co_context *parent)
         expire(ctx);
     }
     advance_random(parent, step, random_counter);
-    coi_step_variables_free(step, &parent->heap);
+    if (step->made != NULL)
+        coi_step_variables_free(step, &parent->heap);
     if (n == 1 && parent->error.code == CO_OK) {
         merged = step->slots[0].result;
-        if (merged != NULL && (merged->kind == CO_KIND_TENSOR ||
-                               (merged->kind == CO_KIND_TUPLE && are_tensors(merged)) ||
-                               !coi_has_component(merged))) {
+        if (merged != NULL && (coi_holds_tensors_alone(merged) || !coi_has_component(merged))) {
             /* Nothing to merge it with: its reference becomes the caller's. */
             step->slots[0].result = NULL;
             return merged;
@@ -521,8 +523,7 @@ run_step(co_context *ctx, co_strategy *strategy, coi_replica_threads *threads)
 
     if (takes_token && !coi_workers_begin(ctx, strategy, step)) {
         merged = step_close(threads, ctx);
-        coi_replica_threads_give(threads);
-        coi_unref(&ctx->heap, strategy);
+        coi_replica_threads_give(&ctx->heap, threads);
         return merged;
     }
     if (strategy->recorder != NULL)
@@ -533,11 +534,10 @@ run_step(co_context *ctx, co_strategy *strategy, coi_replica_threads *threads)
     set_inner(outer, NULL);
     if (takes_token)
         coi_workers_end(ctx, strategy);
-    if (is_back) /* now that nothing reads the progress of its step */
-        coi_replica_threads_give(threads);
     if (merged == NULL && coi_flight_take_trouble(strategy->recorder))
         coi_flight_report(strategy);
-    coi_unref(&ctx->heap, strategy); /* which the step may have released */
+    if (is_back) /* now that nothing reads the progress of its step */
+        coi_replica_threads_give(&ctx->heap, threads);
     return merged;
 }
 
@@ -630,11 +630,13 @@ capture_replica(co_context *parent, coi_replica_worker *m, coi_step *step, co_fu
         args = co_tuple(ctx, args->u.items.items, args->u.items.n);
     if (args != NULL) {
         coi_lend(parent, &coi_lent_to_step);
+        ctx->outer_frames = coi_captured_frames(parent);
         if (run == NULL)
             program = coi_function_program(ctx, function, args);
         else if ((program = coi_graph_run_capture(ctx, run, parent->capture, step->fn, step->user,
                                                   &args)) != NULL)
             coi_ref(program);
+        ctx->outer_frames = NULL;
         coi_take_back(parent);
     }
     if (program != NULL)
@@ -669,7 +671,6 @@ capture_step(co_context *ctx, coi_replica_threads *threads, co_function *functio
         coi_unref(&ctx->heap, threads->step.args);
         coi_unref(&ctx->heap, threads->step.kwargs);
     }
-    coi_unref(&ctx->heap, threads->strategy);
     return merged;
 }
 
@@ -690,7 +691,8 @@ capture_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, vo
     coi_function_inherit(ctx, attrs.step);
     step_open(threads, ctx, fn, args, user, options);
     type = capture_step(ctx, threads, attrs.step, NULL);
-    coi_replica_threads_give(threads);
+    coi_function_outlives(ctx, attrs.step, user);
+    coi_replica_threads_give(&ctx->heap, threads);
     ctx->call = "run";
     return coi_record_call(ctx, &coi_op_run, &attrs, in, attrs.has_kwargs ? 2 : 1, type);
 }
@@ -708,7 +710,7 @@ add_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *
     if (threads != NULL) {
         step_open(threads, ctx, fn, args, user, options);
         result = capture_step(ctx, threads, NULL, run);
-        coi_replica_threads_give(threads);
+        coi_replica_threads_give(&ctx->heap, threads);
         ctx->call = "run";
         result = coi_graph_run_record(ctx, run, args, options->kwargs, result);
     }

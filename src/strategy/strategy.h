@@ -60,9 +60,9 @@ struct co_strategy {
     co_cross_device_ops      cross_device_ops; /* as asked for */
 
     _Atomic(struct coi_replica_threads *)
-             spare_threads; /* an idle set, taken and given back without the lock */
+             first_threads; /* the set that was made first; written once, under the lock */
     coi_lock lock;          /* of what follows */
-    struct coi_replica_threads *idle_threads; /* idle sets besides the spare */
+    struct coi_replica_threads *idle_threads; /* idle sets besides the first */
     atomic_bool                 unusable;     /* for good; why was written before */
     char                        why[600];
     atomic_ullong               epoch;    /* runs, and collectives of workers outside one */

@@ -373,6 +373,7 @@ capture_update(co_context *ctx, co_strategy *strategy, const updating *u, co_val
     types.plain = u->plain != NULL ? type_of_plain : NULL;
     types.user = attrs.function;
     type = update_type(ctx, strategy, &types, args);
+    coi_function_outlives(ctx, attrs.function, u->user);
     ctx->call = call;
     return coi_record_call(ctx, &coi_op_update_captured, &attrs, (co_value *[]){ target, args }, 2,
                            type);

@@ -119,35 +119,82 @@ static co_value *
 summand(co_context *ctx, const coi_variable *variable, co_value *gradient)
 {
     gradient = coi_select(gradient, ctx->mode.local_replica);
-    if (gradient->kind != CO_KIND_TENSOR && !coi_is_composite(gradient))
+    if (gradient->kind != CO_KIND_TENSOR && gradient->kind != CO_KIND_SYMBOLIC &&
+        !coi_is_composite(gradient))
         gradient = co_to_tensor(ctx, gradient, (co_dtype)variable->dtype);
     return gradient;
 }
 
-/* In a step: one all-reduce of all gradients. Those that are none stay. */
+/* Gradients are summed together until they are so many bytes (docs/decisions/gradient-buckets.md).
+ */
+#define BUCKET_BYTES ((size_t)1 << 20)
+
+static size_t
+bytes_of(const coi_variable *variable)
+{
+    size_t nbytes = coi_dtypes[variable->dtype].size;
+
+    for (int i = 0; i < variable->shape.ndim; ++i)
+        nbytes *= (size_t)variable->shape.dims[i];
+    return nbytes;
+}
+
+/* The first of the pairs of the bucket that ends at `end`. Gradients of the variables that were
+ * used last are there first, so buckets are counted from there. What the variables are decides it,
+ * which are the same on all replicas, whether they run a captured function or not. */
+static size_t
+bucket_begin(const pairs *p, size_t end)
+{
+    size_t nbytes = 0;
+
+    while (end > 0 && nbytes < BUCKET_BYTES) {
+        --end;
+        if (p->gradients[end]->kind != CO_KIND_NONE)
+            nbytes += bytes_of(p->variables[end]->u.variable);
+    }
+    return end;
+}
+
+/* Sum the gradients from `first` to `end`; `some` has room for them. Those that are none stay. */
+static bool
+sum_bucket(co_context *ctx, const pairs *p, size_t first, size_t end, co_value **some)
+{
+    size_t    count = 0;
+    co_value *sums;
+
+    for (size_t i = first; i < end; ++i)
+        if (p->gradients[i]->kind != CO_KIND_NONE)
+            some[count++] = summand(ctx, p->variables[i]->u.variable, p->gradients[i]);
+    if (ctx->error.code != CO_OK || count == 0)
+        return ctx->error.code == CO_OK;
+    sums = co_all_reduce(ctx, CO_REDUCE_SUM, co_list(ctx, some, count));
+    if (sums == NULL)
+        return false;
+    count = 0;
+    for (size_t i = first; i < end; ++i)
+        if (p->gradients[i]->kind != CO_KIND_NONE)
+            p->gradients[i] = sums->u.items.items[count++];
+    return true;
+}
+
+/* In a step: all-reduces of all gradients, bucket by bucket. */
 static bool
 sum_in_step(co_context *ctx, const pairs *p)
 {
-    size_t     count = 0, nbytes = (p->n + 1) * sizeof(co_value *);
-    co_value **some = coi_small_alloc(&ctx->heap, nbytes), *sums;
+    size_t     nbytes = (p->n + 1) * sizeof(co_value *), end = p->n, first;
+    co_value **some = coi_small_alloc(&ctx->heap, nbytes);
+    bool       ok = true;
 
     if (some == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu gradients", p->n);
         return false;
     }
-    for (size_t i = 0; i < p->n; ++i)
-        if (p->gradients[i]->kind != CO_KIND_NONE)
-            some[count++] = summand(ctx, p->variables[i]->u.variable, p->gradients[i]);
-    sums = ctx->error.code == CO_OK ? co_all_reduce(ctx, CO_REDUCE_SUM, co_list(ctx, some, count))
-                                    : NULL;
+    for (; ok && end > 0; end = first) {
+        first = bucket_begin(p, end);
+        ok = sum_bucket(ctx, p, first, end, some);
+    }
     coi_small_free(&ctx->heap, some, nbytes);
-    if (sums == NULL)
-        return false;
-    count = 0;
-    for (size_t i = 0; i < p->n; ++i)
-        if (p->gradients[i]->kind != CO_KIND_NONE)
-            p->gradients[i] = sums->u.items.items[count++];
-    return true;
+    return ok;
 }
 
 /* Outside of steps: a per-replica gradient has the parts of all local replicas. */
@@ -394,13 +441,66 @@ const coi_op coi_op_minimize = {
     .takes_tape = true,
 };
 
+/* Whether a gradient is known to fit its variable, which replicas update. */
+static bool
+is_known_to_fit(const coi_variable *variable, const co_value *gradient)
+{
+    bool same = gradient->kind == CO_KIND_SYMBOLIC && gradient->dtype == variable->dtype &&
+                gradient->ndim == variable->shape.ndim;
+
+    for (int i = 0; same && i < gradient->ndim; ++i)
+        same = gradient->u.tensor.dims[i] == variable->shape.dims[i];
+    return same || gradient->kind == CO_KIND_NONE;
+}
+
+/* Whether the sums of an update can be calls of their own, which a plan starts while the backward
+ * pass goes on: nothing that is checked before them can go wrong. */
+static bool
+is_split(co_context *ctx, const pairs *p)
+{
+    bool ok = p->sum && coi_in_replica(ctx) && ctx->mode.num_replicas > 1 &&
+              ctx->mode.update_id < 0 && !ctx->recording && !coi_in_graph(ctx);
+
+    for (size_t i = 0; ok && i < p->n; ++i)
+        ok = is_known_to_fit(p->variables[i]->u.variable, p->gradients[i]);
+    if (!ok)
+        return false;
+    ok = check_pairs(ctx, p);
+    coi_error_reset(&ctx->error); /* the call will tell */
+    return ok;
+}
+
+static co_code
+record_whole(co_context *ctx, const update_attrs *attrs, co_value *gradients, co_value *variables)
+{
+    coi_record_call(ctx, &coi_op_apply_gradients, attrs, (co_value *[]){ gradients, variables }, 2,
+                    coi_none(ctx));
+    return ctx->error.code;
+}
+
 static co_code
 record_apply(co_context *ctx, co_optimizer *optimizer, co_value *gradients, co_value *variables,
              bool skip_aggregation)
 {
-    coi_record_call(ctx, &coi_op_apply_gradients, &(update_attrs){ optimizer, skip_aggregation },
-                    (co_value *[]){ gradients, variables }, 2, co_none(ctx));
-    return ctx->error.code;
+    size_t      n = variables->u.items.n, nbytes = (n + 1) * sizeof(co_value *);
+    co_value  **sums = coi_small_alloc(&ctx->heap, nbytes);
+    pairs       p = { optimizer, sums, variables->u.items.items, n, !skip_aggregation };
+    const char *call = ctx->call;
+
+    if (sums == NULL)
+        return coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu gradients", n);
+    if (n > 0)
+        memcpy(sums, gradients->u.items.items, n * sizeof(*sums));
+    if (is_split(ctx, &p) && sum_in_step(ctx, &p)) {
+        gradients = co_list(ctx, sums, n);
+        skip_aggregation = true;
+    }
+    coi_small_free(&ctx->heap, sums, nbytes);
+    ctx->call = call;
+    return ctx->error.code == CO_OK
+               ? record_whole(ctx, &(update_attrs){ optimizer, skip_aggregation }, gradients,
+                              variables)
+               : ctx->error.code;
 }
 
 static co_code
@@ -442,7 +542,7 @@ capture_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
     if (coi_tape_has_calls(ctx) || !coi_is_type(loss) || coi_in_graph(ctx)) {
         coi_capture_tape(ctx, coi_tape_place(ctx));
         coi_record_call(ctx, &coi_op_minimize, &(update_attrs){ optimizer, false }, &loss, 1,
-                        co_none(ctx));
+                        coi_none(ctx));
         coi_tape_spend(ctx);
         return ctx->error.code;
     }

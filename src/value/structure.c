@@ -139,6 +139,7 @@ coi_structure_new(coi_heap *heap, co_kind kind, size_t n, const char *const *key
 
     if (value == NULL)
         return out_of_memory(heap, NULL, n, err);
+    value->holds_tensors_alone = false;
     value->u.items.n = 0; /* until the room is there */
     value->u.items.keys = NULL;
     value->u.items.type_name = NULL;
@@ -201,8 +202,10 @@ coi_structure_seal(co_value *structure, co_error_info *err)
     coi_values all = coi_items_of(structure);
     uint8_t    depth = 0;
     uint64_t   weight = 1;
+    bool       tensors_alone = coi_is_structure(structure);
 
     for (size_t i = 0; i < all.n && weight <= MAX_WEIGHT; ++i) {
+        tensors_alone = tensors_alone && coi_holds_tensors_alone(all.items[i]);
         weight += has_items(all.items[i]) ? all.items[i]->weight : 1;
         if (has_items(all.items[i]) && all.items[i]->flags > depth)
             depth = all.items[i]->flags;
@@ -215,7 +218,8 @@ coi_structure_seal(co_value *structure, co_error_info *err)
                          "times counted as often",
                          (unsigned long long)MAX_WEIGHT);
     structure->flags = (uint8_t)(depth + 1);
-    structure->weight = weight;
+    structure->weight = (uint32_t)weight;
+    structure->holds_tensors_alone = tensors_alone;
     return CO_OK;
 }
 

@@ -93,9 +93,11 @@ struct co_value {
                            nesting */
     uint32_t tape_node; /* written once, by the context that made the value, before others see it */
     union {
-        uint64_t tape_epoch; /* tensors: the same */
-        uint64_t weight; /* structures and per-replica values: values inside, each counted at every
-                            occurrence */
+        uint64_t tape_epoch;              /* tensors: the same */
+        struct {                          /* structures and per-replica values */
+            uint32_t weight;              /* values inside, each counted at every occurrence */
+            bool     holds_tensors_alone; /* structures: every leaf is a tensor */
+        };
     };
     union {
         struct {
@@ -481,6 +483,13 @@ static inline bool
 coi_is_structure(const co_value *value)
 {
     return value->kind >= CO_KIND_LIST && value->kind <= CO_KIND_DICT;
+}
+/* A tensor, or a structure of tensors: nothing in it has parts, changes, or is of the host. False
+ * of a structure that is not sealed yet. */
+static inline bool
+coi_holds_tensors_alone(const co_value *value)
+{
+    return value->kind == CO_KIND_TENSOR || (coi_is_structure(value) && value->holds_tensors_alone);
 }
 /* A type in the place of a tensor: a spec, or a symbolic tensor. */
 static inline bool

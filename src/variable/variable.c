@@ -4,6 +4,7 @@
  */
 #include "base/text.h"
 #include "ops/engine/call_recording.h"
+#include "ops/engine/kernel_recording.h"
 #include "variable/variable.h"
 
 #include <cohort/ops.h>
@@ -118,7 +119,8 @@ plain_read(co_context *ctx, co_value *variable)
     };
     r.value = NULL;
     coi_execute(ctx, &coi_op_read_variable, &r.effect);
-    return r.value;
+    return r.value != NULL && coi_records_kernels(ctx) ? coi_recorded_read(ctx, variable, r.value)
+                                                       : r.value;
 }
 
 co_value **
@@ -508,6 +510,7 @@ const coi_op coi_op_assign = {
     COI_RECORDED("assign", "Changes a variable; co_assign, co_scatter_add and their like.",
                  replay_assign, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE),
     .attrs_rule.size = COI_ATTRS_SIZE(assign_attrs),
+    .is_plan_call = true,
 };
 
 /* What is known to be wrong is so while capturing, before anything that follows. */

@@ -94,7 +94,7 @@ static const struct {
     { "replicas_that_do_not_merge_are_found",
       "its step gives a merge function a variable of its own stack, which a captured step outlives" },
     { "the_merge_function_of_the_first_replica_counts",
-      "numbers of the host that a merge function gives are those of each replica's capture" },
+      "merge functions that give different host numbers cannot be captured" },
     { "a_merge_function_may_run_steps",
       "a step inside a merge function is inlined there, and may not merge again" },
     { "gradients_pass_through_all_gather",

@@ -2,8 +2,10 @@
 /*
  * Programs of 1 to 40 operators with variables, gradients and random numbers: whatever a function
  * computes, a captured one computes the same bits, call after call, and leaves variables with the
- * same bits. Where the function fails without capturing, the captured one fails with the same code.
+ * same bits; so does a graph that its calls built, run by a session. Where the function fails
+ * without capturing, the others fail with the same code.
  */
+#include <cohort/v1.h>
 #include "fuzz.h"
 
 enum { MAX_STEPS = 40, MAX_VALUES = 64, MAX_ELEMENTS = 600, NUM_ARGS = 4, NUM_CALLS = 4 };
@@ -12,16 +14,18 @@ typedef struct program {
     const uint8_t *data;
     size_t         size;
     co_value      *variables[2];
+    co_value      *made[3 * MAX_STEPS]; /* by the last execution: a graph runs what is asked for */
+    size_t         num_made;
 } program;
 
 /* One execution of a program. */
 typedef struct machine {
-    co_context    *ctx;
-    const program *p;
-    size_t         at;
-    co_value      *values[MAX_VALUES];
-    size_t         n;
-    bool           has_tape;
+    co_context *ctx;
+    program    *p;
+    size_t      at;
+    co_value   *values[MAX_VALUES];
+    size_t      n;
+    bool        has_tape;
 } machine;
 
 static uint8_t
@@ -44,6 +48,8 @@ pick(machine *m)
 static void
 push(machine *m, co_value *made)
 {
+    if (made != NULL)
+        m->p->made[m->p->num_made++] = made;
     if (made == NULL || m->n == MAX_VALUES || co_value_kind(made) == CO_KIND_SLICES ||
         co_value_num_elements(m->ctx, made) > MAX_ELEMENTS)
         return;
@@ -175,6 +181,7 @@ run(co_context *ctx, co_value *args, void *user)
     co_value *results[6];
     size_t    n = 0;
 
+    m.p->num_made = 0;
     for (size_t i = 0; i < NUM_ARGS; ++i)
         m.values[m.n++] = co_at(ctx, args, i);
     for (int i = 0; i < MAX_STEPS && m.at < m.p->size && co_ok(ctx); ++i)
@@ -242,35 +249,108 @@ require_same(co_context *ctx, co_value *a, co_value *b)
     FUZZ_REQUIRE(nbytes == 0 || memcmp(co_value_data(ctx, a), co_value_data(ctx, b), nbytes) == 0);
 }
 
+/* How a call ended. */
+typedef struct outcome {
+    co_value *result;
+    co_code   code;
+    char      message[sizeof(((co_error_info *)NULL)->message)];
+} outcome;
+
+static outcome
+take_outcome(co_context *ctx, co_value *result)
+{
+    outcome o = { .result = result, .code = co_error(ctx)->code };
+
+    snprintf(o.message, sizeof(o.message), "%s", o.code != CO_OK ? co_error(ctx)->message : "none");
+    co_clear(ctx);
+    return o;
+}
+
 static void
-compare(co_context *ctx, program *eager, program *captured)
+require_same_outcome(co_context *ctx, const outcome *eager, const program *a, const outcome *other,
+                     const program *b)
+{
+    if (other->code != eager->code) /* the other one is what to look for */
+        fprintf(stderr, "%s against %s\n", other->message, eager->message);
+    FUZZ_REQUIRE(other->code == eager->code);
+    if (eager->code != CO_OK)
+        return; /* what happened before an error differs if it was one of types */
+    require_same(ctx, eager->result, other->result);
+    for (int k = 0; k < 2; ++k)
+        require_same(ctx, a->variables[k], b->variables[k]);
+}
+
+/* A graph of the program, and how building it ended. */
+typedef struct graphed {
+    program     p;
+    co_session *session;
+    co_feed     feeds[NUM_ARGS];
+    co_value   *fetches; /* the results, and all that was made: eager execution makes all of it */
+    outcome     built;
+} graphed;
+
+static void
+build_graph(co_context *ctx, graphed *g)
+{
+    co_graph *graph = co_graph_new(ctx);
+    co_value *args = arguments(ctx, 0), *placeholders[NUM_ARGS], *results;
+
+    g->session = co_session_open(ctx, graph, NULL);
+    make_variables(ctx, &g->p);
+    co_graph_begin(ctx, graph);
+    for (size_t i = 0; i < NUM_ARGS; ++i) {
+        co_value *like = co_at(ctx, args, i);
+        int64_t   dims[2];
+
+        for (int k = 0; k < co_value_ndim(ctx, like); ++k)
+            dims[k] = co_value_dim(ctx, like, k);
+        placeholders[i] = co_placeholder(ctx, CO_FLOAT32, dims, co_value_ndim(ctx, like));
+        g->feeds[i].tensor = placeholders[i];
+    }
+    results = run(ctx, co_list(ctx, placeholders, NUM_ARGS), &g->p);
+    g->built = take_outcome(ctx, results);
+    if (results != NULL)
+        g->fetches = co_args(ctx, results, co_list(ctx, g->p.made, g->p.num_made));
+    co_graph_end(ctx);
+    FUZZ_REQUIRE(co_ok(ctx));
+}
+
+static outcome
+run_graph(co_context *ctx, graphed *g, co_value *args)
+{
+    co_value *fetched;
+
+    if (g->built.code != CO_OK)
+        return g->built;
+    for (size_t i = 0; i < NUM_ARGS; ++i)
+        g->feeds[i].value = co_at(ctx, args, i);
+    fetched = co_session_run(ctx, g->session, g->fetches, g->feeds, NUM_ARGS);
+    return take_outcome(ctx, fetched != NULL ? co_at(ctx, fetched, 0) : NULL);
+}
+
+static void
+compare(co_context *ctx, program *eager, program *captured, graphed *graph)
 {
     co_function *f;
 
     make_variables(ctx, eager);
     make_variables(ctx, captured);
+    build_graph(ctx, graph);
     f = co_function_of(ctx, run, captured, NULL);
     for (int i = 0; i < NUM_CALLS; ++i) {
-        co_value *args = arguments(ctx, i), *a, *b;
-        co_code   code;
-        char      message[sizeof(co_error(ctx)->message)];
+        co_value *args = arguments(ctx, i);
+        outcome   expected, found;
 
         co_set_seed(ctx, (uint64_t)i / 2);
-        a = run(ctx, args, eager);
-        code = co_error(ctx)->code;
-        snprintf(message, sizeof(message), "%s", code != CO_OK ? co_error(ctx)->message : "none");
-        co_clear(ctx);
+        expected = take_outcome(ctx, run(ctx, args, eager));
         co_set_seed(ctx, (uint64_t)i / 2);
-        b = co_call(ctx, f, args);
-        if (co_error(ctx)->code != code) /* the other one is what to look for */
-            fprintf(stderr, "%s against %s\n", co_error(ctx)->message, message);
-        FUZZ_REQUIRE(co_error(ctx)->code == code);
-        co_clear(ctx);
-        if (code != CO_OK)
-            return; /* what happened before an error differs if it was one of types */
-        require_same(ctx, a, b);
-        for (int k = 0; k < 2; ++k)
-            require_same(ctx, eager->variables[k], captured->variables[k]);
+        found = take_outcome(ctx, co_call(ctx, f, args));
+        require_same_outcome(ctx, &expected, eager, &found, captured);
+        co_set_seed(ctx, (uint64_t)i / 2);
+        found = run_graph(ctx, graph, args);
+        require_same_outcome(ctx, &expected, eager, &found, &graph->p);
+        if (expected.code != CO_OK)
+            return;
     }
 }
 
@@ -278,12 +358,13 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static co_context *ctx;
-    program            eager = { data, size, { NULL } }, captured = eager;
+    program            eager = { .data = data, .size = size }, captured = eager;
+    graphed            graph = { .p = eager };
 
     if (ctx == NULL)
         ctx = co_open("cpus=1,log=off");
     CO_BLOCK(ctx) {
-        compare(ctx, &eager, &captured);
+        compare(ctx, &eager, &captured, &graph);
     }
     FUZZ_REQUIRE(co_ok(ctx));
     return 0;

@@ -386,6 +386,110 @@ CO_TEST_WITH(a_merge_function_gets_common_arguments_once, "FN-9 DV-GROUP-4", "cp
     }
 }
 
+static co_value *
+number_for_all(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)strategy;
+    (void)args;
+    return co_int(ctx, *(const int *)user);
+}
+
+/* user: a number for each replica. */
+static co_value *
+own_number(co_context *ctx, co_value *args, void *user)
+{
+    return co_merge_call(ctx, number_for_all, args, (int *)user + co_replica_id(ctx));
+}
+
+/* That of replica 0 counts (RC-MERGE-3), and the others would have their own in their programs. */
+CO_TEST_WITH(host_numbers_of_a_merge_function_are_those_of_the_first_replica,
+             "FN-9 RC-MERGE-3 RC-MERGE-4", "cpus=2")
+{
+    co_strategy *m = strategy_of_place(ctx, 2);
+    int          same[2] = { 7, 7 }, different[2] = { 7, 8 };
+    co_function *f = co_function_of(ctx, own_number, same, NULL);
+    co_function *g = co_function_of(ctx, own_number, different, NULL);
+
+    for (int i = 0; i < 2; ++i) {
+        CO_EXPECT_INT(co_item_int(ctx, co_run(ctx, m, co_captured, co_no_args(ctx), f)), 7);
+        CO_EXPECT_NULL(co_run(ctx, m, co_captured, co_no_args(ctx), g));
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "merge_call gives 7 where it gave 8 while");
+    }
+}
+
+static co_value *
+scaled_sum(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    co_value *parts = co_local_results(ctx, strategy, co_at(ctx, args, 0)), *sum = NULL;
+
+    for (size_t i = 0; i < co_num_items(ctx, parts); ++i) {
+        co_value *one = co_reduce_sum(ctx, co_at(ctx, parts, i), CO_ALL_AXES, false);
+
+        sum = sum != NULL ? co_add(ctx, sum, one) : one;
+    }
+    return co_mul(ctx, sum, co_float(ctx, *(const double *)user));
+}
+
+/* user: a number that lives long; NULL: one that does not. */
+static co_value *
+merge_with_number(co_context *ctx, co_value *args, void *user)
+{
+    double own = 10;
+
+    return co_merge_call(ctx, scaled_sum, co_args(ctx, co_neg(ctx, co_at(ctx, args, 0))),
+                         user != NULL ? user : &own);
+}
+
+/* Each replica is captured as if the others brought what it brings. If they do not, the merge
+ * function is captured when they meet, and the frames of the step are over. */
+CO_TEST_WITH(a_merge_function_is_not_captured_with_a_frame_that_is_over, "FN-9 FN-10", "cpus=2")
+{
+    static double ten = 10;
+    co_strategy  *m = strategy_of_place(ctx, 2);
+    co_value     *both[2] = { floats(ctx, 1, 3), floats(ctx, 1, 3) };
+    co_value     *even = co_args(ctx, co_per_replica_value(ctx, both, 2)), *odd;
+    co_function  *own = co_function_of(ctx, merge_with_number, NULL, NULL);
+    co_function  *lasting = co_function_of(ctx, merge_with_number, &ten, NULL);
+
+    both[1] = floats(ctx, 1, 2);
+    odd = co_args(ctx, co_per_replica_value(ctx, both, 2));
+    for (int i = 0; i < 2; ++i) {
+        expect_same(ctx, co_run(ctx, m, merge_with_number, even, NULL),
+                    co_run(ctx, m, co_captured, even, own));
+        expect_same(ctx, co_run(ctx, m, merge_with_number, odd, &ten),
+                    co_run(ctx, m, co_captured, odd, lasting));
+        if (TEST_SANITIZED) /* frames may be elsewhere; the sanitizer itself finds such uses */
+            continue;
+        CO_EXPECT_NULL(co_run(ctx, m, co_captured, odd, own));
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "point to memory that lives");
+    }
+}
+
+/* The frame is that of a captured function around the step. */
+static co_value *
+run_with_number(co_context *ctx, co_value *args, void *user)
+{
+    double own = 10;
+
+    return co_run(ctx, user, merge_with_number, args, &own);
+}
+
+CO_TEST_WITH(nor_with_a_frame_around_the_step, "FN-9 FN-10", "cpus=2")
+{
+    co_strategy *m = strategy_of_place(ctx, 2);
+    co_value    *both[2] = { floats(ctx, 1, 3), floats(ctx, 1, 3) };
+    co_value    *even = co_args(ctx, co_per_replica_value(ctx, both, 2)), *odd;
+    co_function *f = co_function_of(ctx, run_with_number, m, NULL);
+
+    both[1] = floats(ctx, 1, 2);
+    odd = co_args(ctx, co_per_replica_value(ctx, both, 2));
+    expect_same(ctx, run_with_number(ctx, even, m), co_call(ctx, f, even));
+    if (TEST_SANITIZED)
+        return;
+    CO_EXPECT_NULL(co_call(ctx, f, odd));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "point to memory that lives");
+}
+
 /* --- variables that are synchronised on read --- */
 
 static co_value *

@@ -5,6 +5,8 @@
  */
 #include "function_worlds.h"
 
+#include <cohort/runtime_checks.h>
+
 #include <pthread.h>
 
 static int64_t
@@ -356,4 +358,26 @@ CO_TEST(tapes_of_any_depth_have_a_plan, "FN-8")
     co_function_get_stats(ctx, f, &stats);
     CO_EXPECT_INT(stats.plans, 1);
     CO_EXPECT_INT(stats.plan_runs, 3);
+}
+
+/* --- names --- */
+
+static co_value *
+asserts(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    co_assert(ctx, co_less(ctx, co_at(ctx, args, 0), co_float(ctx, 2)), "it is small");
+    return co_at(ctx, args, 0);
+}
+
+/* Not the value that the call gives, which is made for it. */
+CO_TEST(an_error_of_a_captured_call_without_a_result_names_it, "FN-10 GEN-ERR-4")
+{
+    co_function *f = co_function_of(ctx, asserts, NULL, NULL);
+
+    co_call(ctx, f, co_args(ctx, floats(ctx, 1, 3)));
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_NULL(co_call(ctx, f, co_args(ctx, floats(ctx, 5, 3))));
+    CO_EXPECT_STR(co_error(ctx)->call, "assert");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "it is small");
 }

@@ -3,19 +3,8 @@
  * Plans: with tensors of some shapes, a captured function runs a list of kernels. Each case
  * compares with the function as it is without capturing, bit by bit.
  */
-#include "function_worlds.h"
-#include "hooks.h"
-
-#include <pthread.h>
-
-static co_function_stats
-stats_of(co_context *ctx, const co_function *f)
-{
-    co_function_stats stats = CO_FUNCTION_STATS_INIT;
-
-    co_function_get_stats(ctx, f, &stats);
-    return stats;
-}
+#include "failing_requests.h"
+#include "function_plans.h"
 
 /* A vector of numbers of either sign. */
 static co_value *
@@ -471,15 +460,6 @@ CO_TEST(an_error_in_a_plan_is_that_of_the_call, "FN-10 GEN-ERR-4")
 
 /* --- what has no plan --- */
 
-static co_value *
-data_decides(co_context *ctx, co_value *args, void *user)
-{
-    co_value *x = co_at(ctx, args, 0);
-
-    (void)user;
-    return co_add(ctx, co_where_index(ctx, co_greater(ctx, x, co_float(ctx, 2))), co_int(ctx, 1));
-}
-
 /* Variables that share a tensor for a while are in the way of a plan for as long. */
 CO_TEST(what_values_prevent_is_tried_again, "FN-5")
 {
@@ -511,13 +491,6 @@ CO_TEST(slices_in_a_function_are_not_read_while_it_is_recorded, "FN-2")
     const int64_t n = 3;
 
     expect_planned(ctx, dense_sum, co_tensor(ctx, CO_INT64, &n, 1, at), 3, 4);
-}
-
-CO_TEST(shapes_that_depend_on_data_are_not_planned, "FN-13")
-{
-    co_function_stats stats = expect_planned(ctx, data_decides, NULL, 6, 6);
-
-    CO_EXPECT_INT(stats.plans, 0);
 }
 
 static void
@@ -669,29 +642,7 @@ call_thrice(co_context *ctx)
 
 CO_TEST_BARE(without_memory_for_a_plan_the_calls_are_made, "FN-10")
 {
-    bool done = false;
-    int  survived = 0;
-
-    for (long long n = 1; !done; ++n) {
-        test_hooks  hooks;
-        co_options  options = CO_OPTIONS_INIT;
-        co_context *own;
-
-        test_hooks_init(&hooks, n);
-        options.allocator = &hooks.allocator;
-        own = co_open_with(&options);
-        if (own != NULL) {
-            bool right = call_thrice(own);
-
-            CO_EXPECT_TRUE(right || co_error(own)->code == CO_RESOURCE_EXHAUSTED);
-            done = atomic_load(&hooks.requests) < n;
-            survived += right && !done;
-            co_clear(own);
-            co_close(own);
-        }
-        CO_EXPECT_INT(atomic_load(&hooks.blocks), 0);
-    }
-    CO_EXPECT_MORE(survived, 0);
+    expect_survival(call_thrice);
 }
 
 /* --- calls that are refused --- */

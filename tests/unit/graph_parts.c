@@ -514,3 +514,53 @@ CO_TEST_BARE(want_of_memory_never_turns_a_part_of_a_step_into_all_of_it, "GR-2")
 {
     CO_EXPECT_SURVIVES_NO_MEMORY(NULL, part_in_little_memory);
 }
+
+/* --- one value for all replicas --- */
+
+static co_value *
+merged_mean(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)user;
+    return co_reduce(ctx, strategy, CO_REDUCE_MEAN, co_at(ctx, args, 0), NULL, 0);
+}
+
+static co_value *
+mean_of_replicas(co_context *ctx, co_value *args, void *user)
+{
+    co_value *id = co_scalar_float(ctx, (float)co_replica_id(ctx));
+
+    (void)user;
+    return co_merge_call(ctx, merged_mean, co_args(ctx, co_add(ctx, co_at(ctx, args, 0), id)),
+                         NULL);
+}
+
+/* It is that value when a session has run it, as it is without a graph: no per-replica value, whose
+ * sum would be another. */
+CO_TEST_WITH(what_all_replicas_get_is_one_value_in_a_graph, "GR-1 DV-GROUP-4 S-RUN-14", "cpus=2")
+{
+    co_strategy *m = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_graph    *graph = co_graph_new(ctx);
+    co_session  *session = co_session_open(ctx, graph, NULL);
+    co_value    *x, *mean, *sum, *half, *parts;
+    co_feed      feeds[2];
+
+    co_graph_begin(ctx, graph);
+    x = co_placeholder(ctx, CO_FLOAT32, NULL, 0);
+    mean = co_run(ctx, m, mean_of_replicas, co_args(ctx, x), NULL);
+    sum = co_reduce(ctx, m, CO_REDUCE_SUM, mean, NULL, 0);
+    half = co_reduce(ctx, m, CO_REDUCE_MEAN, mean, NULL, 0);
+    parts = co_local_results(ctx, m, mean);
+    co_graph_end(ctx);
+    feeds[0] = (co_feed){ x, co_float(ctx, 3) };
+    feeds[1] = (co_feed){ co_at(ctx, parts, 1), co_float(ctx, 10) };
+
+    mean = co_session_run(ctx, session, co_args(ctx, mean, half), feeds, 1);
+    CO_EXPECT_STR(co_kind_name(co_value_kind(co_at(ctx, mean, 0))), "tensor");
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, mean, 0)), 3.5, 0);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, mean, 1)), 3.5, 0);
+    CO_EXPECT_NULL(co_session_run(ctx, session, sum, feeds, 1));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "the same on every replica");
+    /* Two values, where one of them is fed. */
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_session_run(ctx, session, sum, feeds, 2)), 13.5, 0);
+    CO_EXPECT_OK(ctx);
+}

@@ -335,6 +335,7 @@ expect_same_products(const char *const *ways, int num_ways)
         { 24, 129, 257 }, { 25, 129, 257 }, { 145, 143, 37 }, { 4, 200, 600 }, { 300, 20, 1000 },
         { 128, 512, 10 }, { 66, 97, 9 },    { 128, 10, 512 }, { 10, 64, 300 }, { 22, 64, 65 },
         { 34, 96, 64 },   { 144, 65, 300 }, { 145, 64, 70 },  { 31, 160, 16 }, { 18, 100, 129 },
+        { 64, 64, 256 },  { 192, 64, 64 },  { 64, 10, 512 },
     };
     co_context *ctxs[8];
 
@@ -370,4 +371,17 @@ CO_TEST_BARE(products_have_the_same_bits_with_longer_vectors, "")
     if (coi_isa_choose("v4", &isa, &err) != CO_OK)
         CO_SKIP("the processor has no AVX-512");
     expect_same_products(ways, 4);
+}
+
+/* Tiles are smaller for a team: of one thread, of two, of more. */
+CO_TEST_BARE(products_have_the_same_bits_with_any_number_of_threads, "")
+{
+    static const char *const ways[] = { "cpus=1, threads=1",
+                                        "cpus=1, threads=2",
+                                        "cpus=1, threads=3",
+                                        "cpus=1, threads=2, gemm=both",
+                                        "cpus=1, threads=2, gemm=transposed",
+                                        "cpus=1, threads=3, gemm=b" };
+
+    expect_same_products(ways, 6);
 }

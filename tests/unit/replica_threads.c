@@ -46,7 +46,7 @@ run_and_look(co_context *ctx, co_strategy *s, view *v)
 static coi_replica_threads *
 idle_replica_threads(co_strategy *s)
 {
-    return atomic_load(&s->spare_threads);
+    return atomic_load(&s->first_threads);
 }
 
 static void

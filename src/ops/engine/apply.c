@@ -551,6 +551,7 @@ apply_one(co_context *ctx, const coi_op *op, co_value *const *given, int n, cons
     call.num_out = 1;
     call.out[0] = NULL;
     call.row_strides = NULL;
+    call.epilogue = NULL;
     if (run(&call, n, 1, NULL))
         return coi_own(ctx, call.out[0]);
     coi_unref(&ctx->heap, call.out[0]);

@@ -33,6 +33,7 @@ typedef struct coi_capture {
     co_value           *after;     /* results of calls that the next ones come after; NULL: none */
     uint32_t            tape;      /* of the next call that takes or ends one: its number, */
     bool                ends_tape; /* and whether it is open no more after the call */
+    const void         *stack;     /* from where on the function has its frames; NULL: a graph */
 } coi_capture;
 
 /* Whether what ctx calls becomes part of a graph. */

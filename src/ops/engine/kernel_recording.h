@@ -23,6 +23,10 @@ struct coi_kernel_recorder {
     void (*kernel)(coi_kernel_recorder *recorder, const coi_call *call);
     /* `tensor` is an operand that shows the data of `given`: a tensor, or a variable. */
     void (*operand)(coi_kernel_recorder *recorder, co_value *given, co_value *tensor);
+    /* `tensor` is what a plain variable holds: this one, or, after calls that are not made while
+     * kernels are recorded, one that stands for what the variable will hold then. Takes over the
+     * reference and gives one; NULL with an error. */
+    co_value *(*read)(coi_kernel_recorder *recorder, const co_value *variable, co_value *tensor);
     /* The host made a tensor of numbers of its own. */
     void (*constant)(coi_kernel_recorder *recorder, co_value *tensor);
     /* The host wants to read the elements of a tensor; not with an error. */
@@ -43,6 +47,12 @@ coi_end_recording(co_context *ctx, const char *what)
 {
     return coi_records_kernels(ctx) ? ctx->kernel_recorder->other(ctx->kernel_recorder, what)
                                     : CO_OK;
+}
+
+static inline co_value *
+coi_recorded_read(co_context *ctx, const co_value *variable, co_value *tensor)
+{
+    return ctx->kernel_recorder->read(ctx->kernel_recorder, variable, tensor);
 }
 
 static inline void

@@ -42,6 +42,9 @@ typedef struct coi_call {
     /* Of operands, then results, for kernels that take strided ones (coi_op.strided_in): elements
      * from a row, which is the last dimension, to the next; 0: dense. NULL: all are. */
     const int64_t *row_strides;
+    /* A chain of a plan that goes on with parts of result 0 as they are finished, for kernels that
+     * have epilogues (ops/kernels/fused_elementwise.h); NULL: none. */
+    const struct coi_fused *epilogue;
 } coi_call;
 
 /* A backward step. in, out and upstream are borrowed; the gradients are values of ctx's block (made
@@ -257,8 +260,18 @@ typedef struct coi_op {
     /* Of such an entry: it starts kernels and has no other effect, so that a plan has them in its
      * place (function/plan.h). */
     bool is_planned;
-    /* The same, where the numbers of the host that its kernels get depend on more than its
-     * operands: writes what they depend on. Another key, another plan. */
+    /* Of such an entry that has an effect: it does the same whether a tape is open or not, and what
+     * a tape would note of it only matters to those who use its results. So a plan can make the
+     * call between its kernels, where none of them uses the results. */
+    bool is_plan_call;
+    /* Of such an entry: begins the call, once its operands are there, and waits for nothing; it has
+     * no error, and `replay` makes the call at its place with or without it. False: it did not, and
+     * the calls after it may not begin before it. NULL: there is nothing to begin. */
+    bool (*start)(co_context *ctx, const void *attrs, co_value *const *in, int num_in);
+    /* With `start`: does what can be done of the calls that began, and waits for nothing. */
+    void (*go_on)(co_context *ctx);
+    /* Of an entry that is planned, where the numbers of the host that its kernels get depend on
+     * more than its operands: writes what they depend on. Another key, another plan. */
     void (*plan_key)(co_context *ctx, coi_plan_key *key);
     /* An effect that happens while kernels are recorded, too: it reads variables or numbers of the
      * host alone, or its result is in the attributes of a kernel, which renews them. */
@@ -401,6 +414,16 @@ coi_parallel(coi_call *call, int64_t n, coi_chunk_fn fn, void *arg)
         fn(arg, 0);
     else
         coi_team_run(call->device->team, n, fn, arg);
+}
+
+/* The same for work of about work_ns, which may be little: it goes to workers that are awake. */
+static inline void
+coi_parallel_for(coi_call *call, int64_t n, int64_t work_ns, coi_chunk_fn fn, void *arg)
+{
+    if (n == 1)
+        fn(arg, 0);
+    else
+        coi_team_run_for(call->device->team, n, work_ns, fn, arg);
 }
 
 /* Typed access in kernels. */

@@ -35,7 +35,7 @@ begin(co_context *ctx, bool persistent)
 
     coi_tape_begin(ctx, persistent);
     if (coi_is_capturing(ctx) && ctx->error.code == CO_OK)
-        coi_record_call(ctx, &coi_op_tape_begin, &attrs, NULL, 0, co_none(ctx));
+        coi_record_call(ctx, &coi_op_tape_begin, &attrs, NULL, 0, coi_none(ctx));
 }
 
 void
@@ -83,7 +83,7 @@ co_tape_end(co_context *ctx)
     else
         coi_fail(ctx, CO_RUNTIME_ERROR, "there is no open tape to end; call co_tape_begin first");
     if (coi_is_capturing(ctx) && ctx->error.code == CO_OK)
-        coi_record_call(ctx, &coi_op_tape_end, NULL, NULL, 0, co_none(ctx));
+        coi_record_call(ctx, &coi_op_tape_end, NULL, NULL, 0, coi_none(ctx));
 }
 
 static co_value *
@@ -115,7 +115,7 @@ co_watch(co_context *ctx, co_value *value)
     if (coi_is_capturing(ctx) && (value = coi_own_symbols(ctx, value)) == NULL)
         return;
     if (coi_tape_watch(ctx, value) && coi_is_capturing(ctx))
-        coi_record_call(ctx, &coi_op_watch, NULL, &value, 1, co_none(ctx));
+        coi_record_call(ctx, &coi_op_watch, NULL, &value, 1, coi_none(ctx));
 }
 
 co_value *

@@ -20,6 +20,7 @@
 #define COI_OPS_KERNELS_GEMM_H
 
 #include "ops/kernels/epilogue.h"
+#include "ops/kernels/fused_elementwise.h"
 #include "value/value.h"
 
 /* K of a block: a panel of B of this depth takes half of a 32 KiB L1 cache. */
@@ -40,6 +41,8 @@ typedef struct coi_gemm {
     bool                accumulate;    /* C += A B */
     bool                may_transpose; /* scratch is sized for these extents */
     const coi_epilogue *epilogue; /* for each tile of C when its sums are complete; NULL: none */
+    const coi_fused    *chain;    /* then this; NULL: none */
+    int64_t             at;       /* element of C in the result of the chain */
 } coi_gemm;
 
 /* How one GEMM is computed: where the packed operands are, if any, and the slab of k they cover. */

@@ -44,6 +44,19 @@ coi_softmax_chunk_rows(int64_t dim)
 
 /* Rows whose maxima and sums are on the stack at a time. */
 #define COI_SOFTMAX_ROWS 64
+/* Chunks of rows of softmax and cross entropy, which have the same bits however rows are cut. */
+static inline int64_t
+coi_softmax_chunks(int64_t num_rows, int64_t dim, int64_t *rows_per_chunk)
+{
+    int64_t rows = coi_softmax_chunk_rows(dim);
+    int64_t least = COI_SHARED_ROWS / (dim > 0 ? dim : 1);
+
+    if (num_rows <= 4 * rows)
+        return coi_share(num_rows, rows < COI_SOFTMAX_ROWS ? rows : COI_SOFTMAX_ROWS,
+                         least > 0 ? least : 1, rows_per_chunk);
+    *rows_per_chunk = rows;
+    return (num_rows + rows - 1) / rows;
+}
 /* Softmax of rows, times g[row] where g is given. */
 void coi_softmax_rows(const coi_softmax_kernels *kernels, size_t element_size, const char *x,
                       const char *g, char *y, int64_t num_rows, int64_t dim, int64_t stride);

@@ -301,7 +301,7 @@ co_set_seed(co_context *ctx, uint64_t seed)
         return;
     }
     if (coi_is_capturing(ctx)) {
-        coi_record_call(ctx, &coi_op_seed_again, &(seed_attrs){ seed }, NULL, 0, co_none(ctx));
+        coi_record_call(ctx, &coi_op_seed_again, &(seed_attrs){ seed }, NULL, 0, coi_none(ctx));
         return;
     }
     coi_execute_body(ctx, &coi_op_set_seed, (coi_effect){ 0 }, seed_context, &seed);

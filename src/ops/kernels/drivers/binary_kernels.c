@@ -7,6 +7,7 @@
 #include "ops/kernels/elementwise.h"
 
 #include "ops/engine/op.h"
+#include "ops/engine/parallel.h"
 #include "ops/kernels/compute_type.h"
 #include "ops/kernels/fused_elementwise.h"
 #include "ops/kernels/ref/ref.h"
@@ -145,12 +146,13 @@ static co_code
 flat(coi_call *call, binary_job *job, coi_pairing pairing)
 {
     job->n = call->out[0]->u.tensor.num_elements;
-    if (job->n <= COI_PARALLEL_ELEMENTS) {
+    if (job->n < 2 * COI_SHARED_ELEMENTS) {
         span(job, job->out, job->x, job->y, job->n, pairing);
         return CO_OK;
     }
     job->pairing = pairing;
-    coi_parallel(call, coi_num_chunks(job->n, 1, &job->per_chunk), flat_chunk, job);
+    coi_parallel_for(call, coi_share_elements(job->n, &job->per_chunk),
+                     job->n / COI_ELEMENTS_PER_NS, flat_chunk, job);
     return CO_OK;
 }
 
@@ -303,28 +305,64 @@ pair_swapped(coi_call *call)
     return pair(&swapped);
 }
 
+/* The layouts of two operands, if they have one, and the elements of a row. */
+static bool
+find_layouts(const co_value *out, co_value *const operands[2], uint8_t layouts[2], int64_t *row)
+{
+    static const uint8_t by_strides[2][2] = { { COI_FUSED_ONE, COI_FUSED_ROW },
+                                              { COI_FUSED_PER_ROW, COI_FUSED_DENSE } };
+    coi_strided_iterator iter;
+    bool                 has_rows = false;
+
+    if (out->u.tensor.num_elements == 0) {
+        layouts[0] = layouts[1] = COI_FUSED_DENSE;
+        return true;
+    }
+    coi_strided_broadcast(&iter, out, operands, 2);
+    if (iter.ndim > 2)
+        return false;
+    for (int k = 0; k < 2; ++k) {
+        int64_t outer = iter.strides[k][0], inner = iter.strides[k][iter.ndim - 1];
+
+        layouts[k] = by_strides[outer != 0][inner != 0];
+        if (iter.ndim == 1)
+            layouts[k] = inner != 0 ? COI_FUSED_DENSE : COI_FUSED_ONE;
+        has_rows = has_rows || layouts[k] == COI_FUSED_ROW || layouts[k] == COI_FUSED_PER_ROW;
+    }
+    *row = has_rows ? iter.dims[1] : 0;
+    return !has_rows || *row >= COI_FUSED_SHORTEST_ROW;
+}
+
+static bool
+is_single(uint8_t layout)
+{
+    return layout == COI_FUSED_ONE || layout == COI_FUSED_PER_ROW;
+}
+
 bool
 coi_binary_step_of(const coi_call *call, coi_fused_step *step)
 {
     unsigned               kind = call->op->kind, swapped = (kind & COI_SWAPPED) != 0;
-    const co_value        *x = call->in[swapped], *y = call->in[1 - swapped], *out = call->out[0];
-    coi_compute_type_entry compute = coi_compute_types[x->dtype];
-    int64_t                n = out->u.tensor.num_elements;
-    bool    one_x = x->u.tensor.num_elements != n, one_y = y->u.tensor.num_elements != n;
-    uint8_t size = coi_dtypes[x->dtype].size;
+    co_value *const        operands[2] = { call->in[swapped], call->in[1 - swapped] };
+    const co_value        *out = call->out[0];
+    coi_compute_type_entry compute = coi_compute_types[operands[0]->dtype];
+    uint8_t                size = coi_dtypes[operands[0]->dtype].size, layouts[2];
+    int64_t                row = 0;
 
-    if ((kind & COI_INVERTED) != 0 || compute.dtype != x->dtype ||
-        result_of(COI_KIND(kind), compute) != (co_dtype)out->dtype || (one_x && one_y) ||
-        (one_x && x->u.tensor.num_elements != 1) || (one_y && y->u.tensor.num_elements != 1))
+    if ((kind & COI_INVERTED) != 0 || compute.dtype != operands[0]->dtype ||
+        result_of(COI_KIND(kind), compute) != (co_dtype)out->dtype ||
+        !find_layouts(out, operands, layouts, &row) ||
+        (layouts[0] != COI_FUSED_DENSE && layouts[1] != COI_FUSED_DENSE))
         return false;
     *step = (coi_fused_step){ .binary = loop_for(call->ctx->runtime->isa, COI_KIND(kind), compute),
-                              .pairing = one_x   ? COI_PAIR_ONE_X
-                                         : one_y ? COI_PAIR_ONE_Y
-                                                 : COI_PAIR_BOTH,
-                              .in = { { .size = size, .is_one = one_x },
-                                      { .size = size, .is_one = one_y } },
+                              .pairing = is_single(layouts[0])   ? COI_PAIR_ONE_X
+                                         : is_single(layouts[1]) ? COI_PAIR_ONE_Y
+                                                                 : COI_PAIR_BOTH,
+                              .in = { { .size = size, .layout = layouts[0] },
+                                      { .size = size, .layout = layouts[1] } },
                               .out.size = coi_dtypes[out->dtype].size,
-                              .order = { (uint8_t)swapped, (uint8_t)(1 - swapped) } };
+                              .order = { (uint8_t)swapped, (uint8_t)(1 - swapped) },
+                              .row = row };
     return true;
 }
 
@@ -334,7 +372,7 @@ coi_binary_overwrites(const coi_call *call)
 {
     coi_fused_step step;
 
-    return call->op->run == coi_binary_run && coi_binary_step_of(call, &step) &&
+    return call->op->run == coi_binary_run && coi_binary_step_of(call, &step) && step.row == 0 &&
                    step.pairing == COI_PAIR_BOTH && step.in[1].size == step.out.size &&
                    call->out[0]->u.tensor.num_elements > COI_PARALLEL_ELEMENTS
                ? step.order[1]
@@ -351,7 +389,7 @@ coi_binary_run(coi_call *call)
     unsigned        kind = call->op->kind;
 
     if (kind < COI_SWAPPED && x->dtype == CO_FLOAT32 && n == y->u.tensor.num_elements &&
-        n == call->out[0]->u.tensor.num_elements && n <= COI_PARALLEL_ELEMENTS) {
+        n == call->out[0]->u.tensor.num_elements && n < 2 * COI_SHARED_ELEMENTS) {
         loop_for(call->ctx->runtime->isa, (coi_binary_kind)kind, coi_compute_types[CO_FLOAT32])(
             call->out[0]->u.tensor.data, x->u.tensor.data, y->u.tensor.data, n, COI_PAIR_BOTH);
         return CO_OK;

@@ -163,8 +163,7 @@ coi_cross_entropy_run(coi_call *call)
         j.exps = call->out[1]->u.tensor.data;
         j.sums = call->out[2]->u.tensor.data;
     }
-    j.rows_per_chunk = coi_softmax_chunk_rows(j.dim);
-    coi_parallel(call, (j.num_rows + j.rows_per_chunk - 1) / j.rows_per_chunk,
-                 is_grad ? grad_chunk : loss_chunk, &j);
+    coi_parallel_for(call, coi_softmax_chunks(j.num_rows, j.dim, &j.rows_per_chunk),
+                     j.num_rows * j.dim, is_grad ? grad_chunk : loss_chunk, &j);
     return CO_OK;
 }

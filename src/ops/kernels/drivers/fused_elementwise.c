@@ -2,7 +2,10 @@
 /* See fused_elementwise.h. */
 #include "ops/kernels/fused_elementwise.h"
 
+#include "ops/engine/parallel.h"
 #include "ops/kernels/elementwise.h"
+#include "ops/kernels/layer_norm.h"
+#include "ops/kernels/matmul.h"
 #include "ops/kernels/streaming_store.h"
 #include "ops/kernels/strided_iterator.h"
 
@@ -18,6 +21,7 @@ typedef struct fused_job {
     const coi_fused *fused;
     coi_stream_fn    stream;
     int64_t          per_chunk;
+    atomic_ullong   *progress;
 } fused_job;
 
 bool
@@ -36,41 +40,98 @@ coi_fused_streams(size_t nbytes)
     return nbytes >= COI_STREAM_BYTES;
 }
 
-static inline char *
-place_at(const coi_fused_place *place, tiles *between, int64_t at)
+/* A product with more columns than a tile of it has parts of rows as its parts, far from each
+ * other: a chain over them takes longer than a pass of its own over all rows. */
+#define MOST_COLUMNS 128
+
+bool
+coi_takes_epilogue(const coi_call *call)
 {
+    co_code (*run)(coi_call *) = call->op->run;
+    const co_value *out = call->out[0];
+
+    if (out->dtype != CO_FLOAT32 && out->dtype != CO_FLOAT64)
+        return false;
+    return run == coi_norm_run || ((run == coi_matmul_run || run == coi_dense_run) &&
+                                   out->u.tensor.dims[out->ndim - 1] <= MOST_COLUMNS);
+}
+
+/* Where a tile is: from which element on, and in which row, at which column. */
+typedef struct position {
+    int64_t at, row, column;
+} position;
+
+static inline char *
+place_at(const coi_fused_place *place, tiles *between, const position *p)
+{
+    int64_t element[] = { [COI_FUSED_DENSE] = p->at,
+                          [COI_FUSED_ONE] = 0,
+                          [COI_FUSED_ROW] = p->column,
+                          [COI_FUSED_PER_ROW] = p->row };
+
     if (place->tile >= 0)
         return between->bytes[place->tile];
-    return (char *)place->tensor->u.tensor.data + (place->is_one ? 0 : (size_t)at * place->size);
+    return (char *)place->tensor->u.tensor.data + (size_t)element[place->layout] * place->size;
 }
 
 static inline void
-take_step(const fused_job *job, const coi_fused_step *step, tiles *between, int64_t at, int64_t n)
+take_step(const fused_job *job, const coi_fused_step *step, tiles *between, const position *p,
+          int64_t n)
 {
-    char       *out = place_at(&step->out, between, at);
-    const char *x = place_at(&step->in[0], between, at);
+    char       *out = place_at(&step->out, between, p);
+    const char *x = place_at(&step->in[0], between, p);
 
     if (step->unary != NULL)
         step->unary(out, x, n);
     else
-        step->binary(out, x, place_at(&step->in[1], between, at), n, step->pairing);
+        step->binary(out, x, place_at(&step->in[1], between, p), n, step->pairing);
     if (step->out.tile >= 0 && step->out.tensor != NULL)
-        job->stream((char *)step->out.tensor->u.tensor.data + (size_t)at * step->out.size, out,
+        job->stream((char *)step->out.tensor->u.tensor.data + (size_t)p->at * step->out.size, out,
                     (size_t)n * step->out.size);
+}
+
+/* One step without a tile needs none: it has no other step to stay in the cache for. */
+static int64_t
+tile_elements(const coi_fused *fused)
+{
+    return fused->num_steps == 1 && fused->steps[0].out.tile < 0 ? INT64_MAX : TILE;
 }
 
 static void
 run_span(const fused_job *job, int64_t begin, int64_t end)
 {
     const coi_fused *fused = job->fused;
+    int64_t          row = fused->row, most = tile_elements(fused), n;
+    position         p = { begin, row > 0 ? begin / row : 0, row > 0 ? begin % row : 0 };
     tiles            between;
 
-    for (int64_t at = begin; at < end; at += TILE) {
-        int64_t n = end - at < TILE ? end - at : TILE;
-
+    for (; p.at < end; p.at += n) {
+        n = end - p.at < most ? end - p.at : most;
+        if (row > 0 && row - p.column < n)
+            n = row - p.column;
         for (size_t i = 0; i < fused->num_steps; ++i)
-            take_step(job, &fused->steps[i], &between, at, n);
+            take_step(job, &fused->steps[i], &between, &p, n);
+        p.column += n;
+        if (p.column == row) {
+            p.column = 0;
+            ++p.row;
+        }
     }
+}
+
+void
+coi_fused_rows(const coi_fused *fused, int64_t at, int64_t stride, int64_t rows, int64_t columns)
+{
+    fused_job job = { fused, coi_stream_of(fused->isa), 0, NULL };
+
+    if (columns == stride)
+        run_span(&job, at, at + rows * columns);
+    else
+        for (int64_t i = 0; i < rows; ++i, at += stride)
+            run_span(&job, at, at + columns);
+    /* A fence waits for all stores, so there is one only where results of some dtype stream. */
+    if (coi_fused_streams((size_t)fused->num_elements * sizeof(double)))
+        coi_stream_end();
 }
 
 static void
@@ -81,18 +142,21 @@ fused_chunk(void *arg, int64_t chunk)
 
     run_span(job, begin, n - begin < job->per_chunk ? n : begin + job->per_chunk);
     coi_stream_end();
+    atomic_fetch_add_explicit(job->progress, 1, memory_order_relaxed);
 }
 
 void
-coi_fused_run(const coi_fused *fused, const co_device *device)
+coi_fused_run(const coi_fused *fused, const co_device *device, atomic_ullong *progress)
 {
-    fused_job job = { fused, coi_stream_of(fused->isa), 0 };
+    fused_job job = { fused, coi_stream_of(fused->isa), 0, progress };
 
-    if (fused->num_elements <= COI_PARALLEL_ELEMENTS) {
+    if (fused->num_elements < 2 * COI_SHARED_ELEMENTS) {
         run_span(&job, 0, fused->num_elements);
     } else {
-        int64_t n = coi_num_chunks(fused->num_elements, 1, &job.per_chunk);
+        int64_t n = coi_share_elements(fused->num_elements, &job.per_chunk);
+        int64_t steps = (int64_t)fused->num_steps;
 
-        coi_team_run(device->team, n, fused_chunk, &job);
+        coi_team_run_for(device->team, n, steps * fused->num_elements / COI_ELEMENTS_PER_NS,
+                         fused_chunk, &job);
     }
 }

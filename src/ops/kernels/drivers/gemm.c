@@ -6,6 +6,7 @@
 #include "ops/kernels/gemm.h"
 
 #include "config.h"
+#include "ops/engine/parallel.h"
 #include "ops/kernels/kernel_selection.h"
 
 #include <string.h>
@@ -34,6 +35,10 @@ static const coi_gemm_kernels *const all_kernels[COI_NUM_ISAS][2] = {
 /* Panels of A that are packed together: they share cache lines where the columns of A are
  * contiguous. */
 #define PACKED_PANELS 8
+/* Multiply-adds of a tile that a team shares, about 10 us; up to so many tiles are made smaller for
+ * that. */
+#define SHARED_TILE ((int64_t)1 << 19)
+#define MOST_SHARED 8
 
 const coi_gemm_kernels *
 coi_gemm_kernels_of(coi_isa isa, co_dtype dtype)
@@ -135,7 +140,8 @@ typedef struct job {
     const coi_gemm_plan    *plan;
     const coi_gemm_kernels *kernels;
     int64_t rows_a, packs_a; /* chunks of packing: so many rows of A each, then panels of B */
-    int64_t columns;         /* chunks of computing: tiles in a row of tiles */
+    int64_t rows, columns;   /* chunks of computing: tiles */
+    bool    by_columns;      /* tiles are numbered column after column */
 } job;
 
 static void
@@ -151,13 +157,18 @@ pack_chunk(void *arg, int64_t chunk)
         j->kernels->pack_b(j->plan, chunk - j->packs_a);
 }
 
+/* What follows the sums of rows [i0, i1) and columns [j0, j1) of C. */
 static void
 epilogue_tile(const coi_gemm *g, const coi_gemm_kernels *kernels, int64_t i0, int64_t i1,
               int64_t j0, int64_t j1)
 {
-    coi_epilogue_rows(g->epilogue,
-                      (char *)g->c + (size_t)(i0 * g->c_row + j0) * kernels->element_size, g->c_row,
-                      i1 - i0, j0, j1 - j0);
+    int64_t first = i0 * g->c_row + j0;
+
+    if (g->epilogue != NULL)
+        coi_epilogue_rows(g->epilogue, (char *)g->c + (size_t)first * kernels->element_size,
+                          g->c_row, i1 - i0, j0, j1 - j0);
+    if (g->chain != NULL)
+        coi_fused_rows(g->chain, g->at + first, g->c_row, i1 - i0, j1 - j0);
 }
 
 /* Transpose rows [i0, i1) and columns [j0, j1) of the computed C into that of the caller. */
@@ -178,8 +189,9 @@ tile_chunk(void *arg, int64_t chunk)
 {
     const job           *j = arg;
     const coi_gemm_plan *plan = j->plan;
-    int64_t              i0 = chunk / j->columns * plan->tile_m;
-    int64_t              j0 = chunk % j->columns * plan->tile_n;
+    int64_t              row = j->by_columns ? chunk % j->rows : chunk / j->columns;
+    int64_t              column = j->by_columns ? chunk / j->rows : chunk % j->columns;
+    int64_t              i0 = row * plan->tile_m, j0 = column * plan->tile_n;
     int64_t              i1 = i0 + plan->tile_m < plan->g.m ? i0 + plan->tile_m : plan->g.m;
     int64_t              j1 = j0 + plan->tile_n < plan->g.n ? j0 + plan->tile_n : plan->g.n;
 
@@ -188,30 +200,58 @@ tile_chunk(void *arg, int64_t chunk)
         return;
     if (plan->transposed)
         transpose_tile(plan, j->kernels, i0, i1, j0, j1);
-    if (plan->asked.epilogue != NULL)
-        epilogue_tile(&plan->asked, j->kernels, plan->transposed ? j0 : i0,
-                      plan->transposed ? j1 : i1, plan->transposed ? i0 : j0,
-                      plan->transposed ? i1 : j1);
+    epilogue_tile(&plan->asked, j->kernels, plan->transposed ? j0 : i0, plan->transposed ? j1 : i1,
+                  plan->transposed ? i0 : j0, plan->transposed ? i1 : j1);
 }
 
 static void
-run_chunks(coi_team *team, int64_t n, coi_chunk_fn fn, void *arg)
+run_chunks(coi_team *team, int64_t n, int64_t work_ns, coi_chunk_fn fn, void *arg)
 {
     if (team != NULL && n > 1) {
-        coi_team_run(team, n, fn, arg);
+        coi_team_run_for(team, n, work_ns, fn, arg);
         return;
     }
     for (int64_t chunk = 0; chunk < n; ++chunk)
         fn(arg, chunk);
 }
 
+static int64_t
+parts_of(int64_t total, int64_t part)
+{
+    return (total + part - 1) / part;
+}
+
+/*
+ * Tiles for a team where the selected ones are few: an even number, so that two threads have the
+ * same to do. Columns are cut first, since panels of them are all alike, and so are the parts of
+ * threads then.
+ */
+static void
+cut_for_team(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, job *j)
+{
+    const coi_gemm *g = &plan->g;
+    int64_t         tiles = j->rows * j->columns, wanted = g->m * g->n * g->k / SHARED_TILE;
+
+    wanted = wanted < 2 ? 2 : wanted > MOST_SHARED ? MOST_SHARED : wanted;
+    if (tiles >= MOST_SHARED || (tiles >= wanted && tiles % 2 == 0))
+        return;
+    if (tiles >= wanted)
+        wanted = tiles + 1;
+    j->by_columns = true;
+    plan->tile_n = even_part(g->n, parts_of(g->n, parts_of(wanted, j->rows)), kernels->nr);
+    j->columns = parts_of(g->n, plan->tile_n);
+    if (j->rows * j->columns >= wanted || plan->pack_on_the_fly)
+        return;
+    plan->tile_m = even_part(g->m, parts_of(g->m, parts_of(wanted, j->columns)), kernels->mr);
+    j->rows = parts_of(g->m, plan->tile_m);
+}
+
 void
 coi_gemm_run_on(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, void *scratch, coi_team *team)
 {
     const coi_gemm *g = &plan->g;
-    int64_t         rows = (g->m + plan->tile_m - 1) / (plan->tile_m > 0 ? plan->tile_m : 1);
     int64_t         panels_b = plan->pack_b ? (g->n + kernels->nr - 1) / kernels->nr : 0;
-    job             j = { plan, kernels, PACKED_PANELS * kernels->mr, 0, 0 };
+    job             j = { plan, kernels, PACKED_PANELS * kernels->mr, 0, 0, 0, false };
 
     if (g->m == 0 || g->n == 0)
         return;
@@ -219,18 +259,25 @@ coi_gemm_run_on(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, void *scra
         for (int64_t i = 0; i < g->m; ++i)
             memset((char *)g->c + (size_t)(i * g->c_row) * kernels->element_size, 0,
                    (size_t)g->n * kernels->element_size);
-    if (g->k == 0 && g->epilogue != NULL)
+    if (g->k == 0)
         epilogue_tile(g, kernels, 0, g->m, 0, g->n);
     j.packs_a = plan->pack_a ? (g->m + j.rows_a - 1) / j.rows_a : 0;
-    j.columns = (g->n + plan->tile_n - 1) / plan->tile_n;
+    j.rows = parts_of(g->m, plan->tile_m);
+    j.columns = parts_of(g->n, plan->tile_n);
+    if (team != NULL && coi_team_size(team) > 1)
+        cut_for_team(plan, kernels, &j);
     plan->packed_a = scratch;
     plan->packed_b = scratch == NULL ? NULL : (char *)scratch + packed_a_bytes(plan, kernels);
     if (plan->transposed)
         plan->g.c = (char *)plan->packed_b + packed_b_bytes(plan, kernels);
     for (plan->k0 = 0; plan->k0 < g->k; plan->k0 = plan->k1) {
+        int64_t depth;
+
         plan->k1 = g->k - plan->k0 > plan->slab ? plan->k0 + plan->slab : g->k;
-        run_chunks(team, j.packs_a + panels_b, pack_chunk, &j);
-        run_chunks(team, rows * j.columns, tile_chunk, &j);
+        depth = plan->k1 - plan->k0;
+        run_chunks(team, j.packs_a + panels_b, (g->m + g->n) * depth, pack_chunk, &j);
+        run_chunks(team, j.rows * j.columns, g->m * g->n * depth / COI_PRODUCTS_PER_NS, tile_chunk,
+                   &j);
     }
 }
 

@@ -5,6 +5,7 @@
  */
 #include "ops/kernels/layer_norm.h"
 
+#include "ops/kernels/fused_elementwise.h"
 #include "ops/kernels/row_kernels.h"
 #include "ops/kernels/softmax.h"
 
@@ -16,6 +17,7 @@ typedef struct job {
     double                 epsilon;
     const char            *x, *gamma, *other;
     char                  *out, *statistics, *dgamma, *dbeta;
+    const coi_fused       *chain; /* that goes on with the rows of a chunk; NULL: none */
 } job;
 
 static void
@@ -34,6 +36,8 @@ run_chunk(void *arg, int64_t chunk)
         j->kernels->norm_grad(j->x + at, j->gamma, j->other + at, statistics, j->out + at,
                               j->dgamma + (size_t)chunk * row_size,
                               j->dbeta + (size_t)chunk * row_size, n, j->dim);
+    if (j->chain != NULL)
+        coi_fused_rows(j->chain, first * j->dim, j->dim, n, j->dim);
 }
 
 co_code
@@ -50,6 +54,7 @@ coi_norm_run(coi_call *call)
                                 .gamma = COI_IN(call, 1, char),
                                 .other = COI_IN(call, 2, char),
                                 .out = COI_OUT(call, 0, char),
+                                .chain = call->epilogue,
                                 .statistics = is_grad ? call->in[3]->u.tensor.data : call->out[1]->u.tensor.data };
 
     if (call->in[0]->u.tensor.num_elements == 0)

@@ -79,6 +79,7 @@ typedef struct gemm_batch {
     const char             *a, *b;
     char                   *c;
     const coi_epilogue     *epilogue;
+    const coi_fused        *chain;
     coi_packing             packing;
     int64_t                 items_per_chunk;
     atomic_bool             no_memory;
@@ -105,7 +106,9 @@ plan_item(const gemm_batch *p, int64_t item, coi_gemm_plan *plan)
                                     .c = p->c + (size_t)(item * v->m * v->n) * size,
                                     .c_row = v->n,
                                     .may_transpose = true,
-                                    .epilogue = p->epilogue });
+                                    .epilogue = p->epilogue,
+                                    .chain = p->chain,
+                                    .at = item * v->m * v->n });
 }
 
 /* Items [first, last) one after the other, each on the team (NULL: this thread). */
@@ -143,6 +146,20 @@ run_chunk(void *arg, int64_t chunk)
     run_items(p, first, last < p->view.num_items ? last : p->view.num_items, NULL);
 }
 
+/*
+ * Whether the tiles of one GEMM are worth sharing. Where no extent is long, what each thread needs
+ * of the other's cache takes as long as its half of the products: 32 x 64 x 64 by two threads takes
+ * longer than by one.
+ */
+static bool
+is_worth_sharing(const coi_matmul_view *v, int64_t work)
+{
+    bool is_long = v->m >= COI_SHARED_EXTENT || v->n >= COI_SHARED_EXTENT ||
+                   v->k >= COI_SHARED_EXTENT;
+
+    return work >= (is_long ? COI_SHARED_TILES : COI_PARALLEL_GEMM);
+}
+
 static co_code
 run_gemms(coi_call *call, const coi_epilogue *epilogue)
 {
@@ -156,6 +173,7 @@ run_gemms(coi_call *call, const coi_epilogue *epilogue)
     p.b = COI_IN(call, 1, char);
     p.c = COI_OUT(call, 0, char);
     p.epilogue = epilogue;
+    p.chain = call->epilogue;
     p.packing = call->ctx->runtime->settings.gemm;
     p.items_per_chunk = 0;
     atomic_init(&p.no_memory, false);
@@ -168,7 +186,8 @@ run_gemms(coi_call *call, const coi_epilogue *epilogue)
         num_chunks = (p.view.num_items + p.items_per_chunk - 1) / p.items_per_chunk;
         coi_parallel(call, num_chunks, run_chunk, &p);
     } else {
-        run_items(&p, 0, p.view.num_items, work < COI_PARALLEL_GEMM ? NULL : call->device->team);
+        run_items(&p, 0, p.view.num_items,
+                  is_worth_sharing(&p.view, work) ? call->device->team : NULL);
     }
     if (atomic_load(&p.no_memory))
         return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED,

@@ -110,9 +110,8 @@ coi_softmax_run(coi_call *call)
         return CO_OK;
     coi_softmax_view_of(call, &j.view);
     if (j.view.inner == 1) {
-        j.rows_per_chunk = coi_softmax_chunk_rows(j.view.dim);
-        coi_parallel(call, (j.view.outer + j.rows_per_chunk - 1) / j.rows_per_chunk, rows_chunk,
-                     &j);
+        coi_parallel_for(call, coi_softmax_chunks(j.view.outer, j.view.dim, &j.rows_per_chunk),
+                         j.view.outer * j.view.dim, rows_chunk, &j);
     } else {
         j.chunks_per_outer = (j.view.inner + CHUNK_COLUMNS - 1) / CHUNK_COLUMNS;
         coi_parallel(call, j.view.outer * j.chunks_per_outer, columns_chunk, &j);

@@ -5,6 +5,7 @@
 #include "ops/kernels/elementwise.h"
 
 #include "ops/engine/op.h"
+#include "ops/engine/parallel.h"
 #include "ops/kernels/compute_type.h"
 #include "ops/kernels/fused_elementwise.h"
 #include "ops/kernels/streaming_store.h"
@@ -124,7 +125,7 @@ unary(coi_call *call, coi_unary_kind kind)
 
     job.isa = call->ctx->runtime->isa;
     job.loop = loop_for(job.isa, kind, compute);
-    if (n <= COI_PARALLEL_ELEMENTS && compute.dtype == x->dtype) {
+    if (n < 2 * COI_SHARED_ELEMENTS && compute.dtype == x->dtype) {
         job.loop(call->out[0]->u.tensor.data, x->u.tensor.data, n);
         return CO_OK;
     }
@@ -137,7 +138,8 @@ unary(coi_call *call, coi_unary_kind kind)
     job.n = n;
     job.streams = job.dtype == job.compute_dtype && job.dtype == job.out_dtype &&
                   (size_t)n * coi_dtypes[job.dtype].size >= COI_STREAM_BYTES;
-    coi_parallel(call, coi_num_chunks(n, 1, &job.per_chunk), unary_chunk, &job);
+    coi_parallel_for(call, coi_share_elements(n, &job.per_chunk), n / COI_ELEMENTS_PER_NS,
+                     unary_chunk, &job);
     return CO_OK;
 }
 
