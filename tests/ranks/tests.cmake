@@ -2,7 +2,7 @@
 #
 # Three processes too (an odd number has another tree), ranks that die, and a host with an MPI of its own.
 if(NOT TARGET cohort_mpi)
-    foreach(name IN ITEMS survive guest faults)
+    foreach(name IN ITEMS survive survive.steps guest faults)
         cohort_skipped_test(ranks.${name} "${COHORT_WITHOUT_MPI}")
     endforeach()
     return()
@@ -21,6 +21,12 @@ foreach(scenario IN ITEMS killed killed-in-transfer ends)
         cohort_ranks_test(ranks.survive.${scenario}.${size} "${PROJECT_SOURCE_DIR}/tests/ranks/survive/run"
             $<TARGET_FILE:ranks_survive> ${scenario} ${size})
     endforeach()
+endforeach()
+
+cohort_program(ranks_survive_steps tests ranks_survive_steps "${PROJECT_SOURCE_DIR}/tests/ranks/survive/steps.c")
+foreach(size IN ITEMS 2 3)
+    cohort_ranks_test(ranks.survive.steps.${size} "${PROJECT_SOURCE_DIR}/tests/ranks/survive/run-steps"
+        $<TARGET_FILE:ranks_survive_steps> ${size})
 endforeach()
 
 add_executable(ranks_guest "${PROJECT_SOURCE_DIR}/tests/ranks/guest/guest.c")
