@@ -17,10 +17,26 @@ typedef struct tiles {
     _Alignas(64) char bytes[COI_FUSED_TILES][TILE * 8];
 } tiles;
 
+/*
+ * Operands in memory. A tile is computed from the cache for longer than it is loaded, and a
+ * processor foresees loads of the same tile alone. So those of a later tile are prefetched
+ * meanwhile, some lines with each step.
+ */
+#define PREFETCH_ELEMENTS ((int64_t)1 << 18) /* smaller operands are in a cache */
+#define PREFETCH_TILES    2
+#define MOST_PREFETCHED   8
+
+typedef struct operands {
+    const char *data[MOST_PREFETCHED];
+    size_t      size[MOST_PREFETCHED]; /* of an element */
+    int         n;
+} operands;
+
 typedef struct fused_job {
     const coi_fused *fused;
     coi_stream_fn    stream;
     int64_t          per_chunk;
+    const operands  *later; /* NULL: they are in a cache, as is what an epilogue goes on with */
     atomic_ullong   *progress;
 } fused_job;
 
@@ -90,6 +106,62 @@ take_step(const fused_job *job, const coi_fused_step *step, tiles *between, cons
                     (size_t)n * step->out.size);
 }
 
+static void
+add_operand(operands *all, const coi_fused_place *place)
+{
+    const char *data = place->tensor != NULL ? place->tensor->u.tensor.data : NULL;
+
+    if (data == NULL || place->layout != COI_FUSED_DENSE || all->n == MOST_PREFETCHED)
+        return;
+    for (int i = 0; i < all->n; ++i)
+        if (all->data[i] == data)
+            return;
+    all->data[all->n] = data;
+    all->size[all->n++] = place->size;
+}
+
+static void
+find_operands(const coi_fused *fused, operands *all)
+{
+    all->n = 0;
+    for (size_t i = 0; i < fused->num_steps; ++i)
+        for (int k = 0; k < (fused->steps[i].unary != NULL ? 1 : 2); ++k)
+            if (fused->steps[i].in[k].tile < 0)
+                add_operand(all, &fused->steps[i].in[k]);
+}
+
+/* The share of step i in the lines of the tile that begins at element `at`. */
+static inline void
+prefetch_operands(const operands *all, int64_t at, size_t i, size_t num_steps)
+{
+    for (int k = 0; k < all->n; ++k) {
+        uintptr_t tile = (uintptr_t)all->data[k] + (size_t)at * all->size[k];
+
+        for (size_t line = 64 * i; line < TILE * all->size[k]; line += 64 * num_steps)
+            __builtin_prefetch((const void *)(tile + line));
+    }
+}
+
+static inline void
+take_steps(const fused_job *job, tiles *between, const position *p, int64_t n)
+{
+    const coi_fused *fused = job->fused;
+
+    for (size_t i = 0; i < fused->num_steps; ++i)
+        take_step(job, &fused->steps[i], between, p, n);
+}
+
+static void
+take_steps_and_prefetch(const fused_job *job, tiles *between, const position *p, int64_t n)
+{
+    const coi_fused *fused = job->fused;
+
+    for (size_t i = 0; i < fused->num_steps; ++i) {
+        prefetch_operands(job->later, p->at + PREFETCH_TILES * TILE, i, fused->num_steps);
+        take_step(job, &fused->steps[i], between, p, n);
+    }
+}
+
 /* One step without a tile needs none: it has no other step to stay in the cache for. */
 static int64_t
 tile_elements(const coi_fused *fused)
@@ -109,8 +181,10 @@ run_span(const fused_job *job, int64_t begin, int64_t end)
         n = end - p.at < most ? end - p.at : most;
         if (row > 0 && row - p.column < n)
             n = row - p.column;
-        for (size_t i = 0; i < fused->num_steps; ++i)
-            take_step(job, &fused->steps[i], &between, &p, n);
+        if (job->later == NULL)
+            take_steps(job, &between, &p, n);
+        else
+            take_steps_and_prefetch(job, &between, &p, n);
         p.column += n;
         if (p.column == row) {
             p.column = 0;
@@ -122,7 +196,7 @@ run_span(const fused_job *job, int64_t begin, int64_t end)
 void
 coi_fused_rows(const coi_fused *fused, int64_t at, int64_t stride, int64_t rows, int64_t columns)
 {
-    fused_job job = { fused, coi_stream_of(fused->isa), 0, NULL };
+    fused_job job = { fused, coi_stream_of(fused->isa), 0, NULL, NULL };
 
     if (columns == stride)
         run_span(&job, at, at + rows * columns);
@@ -145,18 +219,28 @@ fused_chunk(void *arg, int64_t chunk)
     atomic_fetch_add_explicit(job->progress, 1, memory_order_relaxed);
 }
 
+static void
+run_chunks(const coi_fused *fused, const co_device *device, fused_job *job)
+{
+    int64_t  n = coi_share_elements(fused->num_elements, &job->per_chunk);
+    int64_t  steps = (int64_t)fused->num_steps;
+    operands later;
+
+    if (fused->num_elements >= PREFETCH_ELEMENTS) {
+        find_operands(fused, &later);
+        job->later = &later;
+    }
+    coi_team_run_for(device->team, n, steps * fused->num_elements / COI_ELEMENTS_PER_NS,
+                     fused_chunk, job);
+}
+
 void
 coi_fused_run(const coi_fused *fused, const co_device *device, atomic_ullong *progress)
 {
-    fused_job job = { fused, coi_stream_of(fused->isa), 0, progress };
+    fused_job job = { fused, coi_stream_of(fused->isa), 0, NULL, progress };
 
-    if (fused->num_elements < 2 * COI_SHARED_ELEMENTS) {
+    if (fused->num_elements < 2 * COI_SHARED_ELEMENTS)
         run_span(&job, 0, fused->num_elements);
-    } else {
-        int64_t n = coi_share_elements(fused->num_elements, &job.per_chunk);
-        int64_t steps = (int64_t)fused->num_steps;
-
-        coi_team_run_for(device->team, n, steps * fused->num_elements / COI_ELEMENTS_PER_NS,
-                         fused_chunk, &job);
-    }
+    else
+        run_chunks(fused, device, &job);
 }
