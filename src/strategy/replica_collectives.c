@@ -25,21 +25,23 @@
 
 /* What one replica brings and takes away. */
 typedef struct job {
-    co_reduce_op op;
-    int          axis;
-    bool         gather;
-    co_value    *value;
-    co_value   **leaves; /* of it; results replace them */
-    co_value   **in;     /* tensors and composite values; references */
-    co_value   **out; /* results shared by the replicas: a reference of this replica's own each */
-    size_t       n;
-    bool         shared_work;         /* every replica has to reduce its share, */
-    bool         has_shared;          /* and this one did */
+    /* What other replicas look at is one cache line. */
+    _Alignas(64) co_reduce_op op;
+    int        axis;
+    co_value  *value;
+    co_value **leaves; /* of it; results replace them */
+    co_value **in;     /* tensors and composite values; references */
+    co_value **out;    /* results shared by the replicas: a reference of this replica's own each */
+    size_t     n;
+    bool       gather;
+    bool       shared_work; /* every replica has to reduce its share, */
+    bool       has_shared;  /* and this one did */
+    bool       is_prepared; /* it was started before the rendezvous that completes it, by all */
+
     co_communication_options options; /* advice of the call */
-    /* Of one that was started before the rendezvous that completes it: */
-    bool        is_prepared; /* all replicas have started it */
-    unsigned    at;          /* in the posts of the slots */
-    struct job *next;        /* that this replica started after it */
+    /* Of one that was started: */
+    unsigned    at;   /* in the posts of the slots */
+    struct job *next; /* that this replica started after it */
 } job;
 
 /* The jobs of all replicas: those that they brought to a rendezvous, or posted before it. */
@@ -291,8 +293,12 @@ is_begun(co_context *ctx, const meeting *m)
     int         num_prepared = 0;
     bool        is_left = false;
 
-    atomic_store_explicit(&posted->num, 0, memory_order_relaxed); /* for another one to come */
-    atomic_store_explicit(&posted->is_open, false, memory_order_relaxed);
+    /* For another one to come. Mostly nothing was posted, and a line that nobody writes to stays in
+     * all caches. */
+    if (atomic_load_explicit(&posted->num, memory_order_relaxed) != 0) {
+        atomic_store_explicit(&posted->num, 0, memory_order_relaxed);
+        atomic_store_explicit(&posted->is_open, false, memory_order_relaxed);
+    }
     for (int i = 0; i < step->n; ++i) {
         const job *mine = job_of(m, i);
 
