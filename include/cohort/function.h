@@ -23,8 +23,11 @@
  * part of the program with the value they had (memory that a tensor borrows must not change, as
  * co_tensor_borrow and co_from_dlpack say); variables are read in every call. Functions that you give
  * to co_run, co_merge_call and co_update there may be captured again when values of other types
- * come to them, so what their `user` points to must live as long as the captured function. A pointer
- * to a local variable of it is CO_RUNTIME_ERROR then.
+ * come to them, and those that you give to datasets are called when these are read, so what their
+ * `user` points to must live as long as the captured function. A pointer to a local variable of it
+ * is CO_RUNTIME_ERROR. What the library tells the host of the place (co_has_strategy, co_replica_id)
+ * holds for it: elsewhere is another capture. Counts that change (co_optimizer_iterations,
+ * co_variable_is_initialized, those of iterators) are CO_TYPE_ERROR.
  *
  * Replaying. Calls happen in the order in which your function made them, with the results, and the
  * bits, that they have without capturing. An error has the line of the call in your function.

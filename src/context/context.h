@@ -191,9 +191,10 @@ struct co_context {
     const struct coi_type_recorder *type_recorder; /* ops/engine/op.h; NULL: nobody records */
     struct coi_capture             *capture; /* of a function, under way; NULL: calls are made */
     struct coi_kernel_recorder *kernel_recorder; /* ops/engine/kernel_recording.h; see special */
-    const co_value *run_args;     /* of a replica in a step: what run was given, for all replicas */
-    const void     *outer_frames; /* while a step is captured: those of who captures it, or NULL */
-    bool            in_graph;     /* it adds to a graph, and device names lack their job (OD1-3) */
+    const co_value *run_args; /* of a replica in a step: what run was given, for all replicas */
+    /* While a step is captured: what is being captured around it (function/function.h), or NULL. */
+    const struct coi_outer_capture *outer_capture;
+    bool in_graph; /* it adds to a graph, and device names lack their job (OD1-3) */
     _Alignas(max_align_t) unsigned char extensions[COI_NUM_EXTENSIONS][COI_EXTENSION_BYTES];
 #ifdef COI_DEBUG
     atomic_ullong busy_thread; /* who is inside a call */

@@ -78,6 +78,7 @@ coi_dataset_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *const *
         return NULL;
     }
     dataset->ops = ops;
+    dataset->serial = atomic_fetch_add(&ctx->runtime->next_serial, 1) + 1;
     dataset->steps = 1;
     dataset->cardinality = cardinality;
     dataset->batch_size = CO_UNKNOWN_BATCH_SIZE;

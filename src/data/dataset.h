@@ -46,6 +46,7 @@ struct co_dataset {
     int          depth;    /* longest way to a source */
     int64_t      steps;    /* of the whole tree, shared branches counted each time */
     uint64_t     mark;     /* of the kind's own arguments, for checkpoints */
+    uint64_t     serial;   /* later ones have larger numbers, as do programs */
     bool         is_added; /* by distribution: the user did not ask for this stage */
     char         own_name[COI_STAGE_NAME]; /* "map 'decode'"; empty: that of its kind */
 };

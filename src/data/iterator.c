@@ -4,6 +4,7 @@
  * the kinds.
  */
 #include "data/captured_input.h"
+#include "ops/engine/call_recording.h"
 
 #include <string.h>
 
@@ -543,14 +544,18 @@ COI_RARE int64_t
 co_iterator_dropped_rows(co_context *ctx, const co_iterator *iterator)
 {
     COI_ENTER(ctx, "iterator_dropped_rows", 0);
-    return check_iterator(ctx, iterator) ? iterator->dropped_rows : 0;
+    return check_iterator(ctx, iterator) && coi_check_host_state(ctx, "the number of dropped rows")
+               ? iterator->dropped_rows
+               : 0;
 }
 
 int64_t
 co_iterator_step_examples(co_context *ctx, const co_iterator *iterator)
 {
     COI_ENTER(ctx, "iterator_step_examples", -1);
-    return check_iterator(ctx, iterator) ? iterator->step_examples : -1;
+    return check_iterator(ctx, iterator) && coi_check_host_state(ctx, "the number of examples")
+               ? iterator->step_examples
+               : -1;
 }
 
 COI_RARE co_code

@@ -50,6 +50,25 @@ dataset_is_made_of(const co_value *value, const co_value *other)
     return is_made_of(value->u.object, other->u.object);
 }
 
+static bool
+is_made_alike(const co_dataset *a, uint64_t capture, const co_dataset *b, uint64_t other_capture)
+{
+    bool alike = a->ops == b->ops && a->mark == b->mark && a->num_inputs == b->num_inputs;
+
+    if (a == b || a->serial < capture || b->serial < other_capture)
+        return a == b;
+    for (size_t i = 0; alike && i < a->num_inputs; ++i)
+        alike = is_made_alike(a->inputs[i], capture, b->inputs[i], other_capture);
+    return alike;
+}
+
+static bool
+dataset_is_made_alike(const co_value *a, uint64_t capture, const co_value *b,
+                      uint64_t other_capture)
+{
+    return is_made_alike(a->u.object, capture, b->u.object, other_capture);
+}
+
 const coi_kind_ops coi_dataset_kind = {
     .name = "dataset",
     .a_name = "a dataset",
@@ -59,6 +78,7 @@ const coi_kind_ops coi_dataset_kind = {
     .iterate = dataset_iterate,
     .as_argument = coi_dataset_argument,
     .is_made_of = dataset_is_made_of,
+    .is_made_alike = dataset_is_made_alike,
 };
 
 /* --- iterators --- */

@@ -4,15 +4,34 @@
  * is in the file of its name.
  */
 #include "data/dataset.h"
+#include "function/function.h"
+
+/* A captured function makes its datasets while it is captured, and reads them when it is called. */
+static bool
+check_user(co_context *ctx, const coi_dataset_ops *ops, const void *user)
+{
+    if (user == NULL || !coi_is_in_captured_frames(ctx, user))
+        return true;
+    coi_fail(ctx, CO_RUNTIME_ERROR,
+             "the user pointer of %s is to a local variable of the captured function, which has "
+             "returned when the dataset is read; let it point to memory that lives as long as the "
+             "captured function",
+             ops->name);
+    return false;
+}
 
 co_dataset *
 coi_stage_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *const *inputs,
               size_t num_inputs, co_value *spec, const coi_stage_args *args)
 {
-    co_dataset *dataset = coi_dataset_new(ctx, ops, inputs, num_inputs, spec,
-                                          num_inputs > 0 ? inputs[0]->cardinality
-                                                         : CO_UNKNOWN_CARDINALITY);
+    co_dataset *dataset;
 
+    if (!check_user(ctx, ops, args->user)) {
+        coi_unref(&ctx->heap, spec);
+        return NULL;
+    }
+    dataset = coi_dataset_new(ctx, ops, inputs, num_inputs, spec,
+                              num_inputs > 0 ? inputs[0]->cardinality : CO_UNKNOWN_CARDINALITY);
     if (dataset == NULL)
         return NULL;
     ((coi_stage *)dataset)->args = *args;

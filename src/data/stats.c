@@ -5,6 +5,7 @@
  * Datasets that functions make are not in it.
  */
 #include "data/dataset.h"
+#include "ops/engine/call_recording.h"
 
 #include "base/text.h"
 
@@ -161,7 +162,8 @@ co_iterator_stats(co_context *ctx, const co_iterator *iterator, size_t stage, co
 
     COI_ENTER(ctx, "iterator_stats", false);
     if (!coi_check_object(ctx, iterator, &coi_iterator_class, 2, "iterator") ||
-        !coi_check_record(ctx, stats, 4, "stats", "CO_STAGE_STATS_INIT"))
+        !coi_check_record(ctx, stats, 4, "stats", "CO_STAGE_STATS_INIT") ||
+        !coi_check_host_state(ctx, "the counts of a stage"))
         return false;
     if (stage >= iterator->stats->n)
         return false;

@@ -698,6 +698,7 @@ capture_program(co_context *ctx, coi_program *program, const char *name, co_fn f
     if (ok && c->adopts)
         ok = (*outside = adopted_tuple(ctx, c, false)) != NULL;
     *makes_variables = c->base.has_created;
+    program->asks_place = c->base.asks_place;
     drop_capture(ctx, c);
     if (ok)
         return program;

@@ -129,28 +129,37 @@ same_constant(co_context *ctx, co_value *a, co_value *b)
     return first != NULL && second != NULL && memcmp(first, second, coi_tensor_nbytes(a)) == 0;
 }
 
+/* The captures that are compared. */
+typedef struct captures {
+    co_context *ctx;
+    uint64_t    before, now; /* the programs of the outermost functions */
+} captures;
+
 static bool
 same_operand(co_value *leaf, co_value *other, void *arg)
 {
+    const captures *c = arg;
+
     if (leaf->kind != other->kind)
         return false;
     if (leaf->kind == CO_KIND_SYMBOLIC)
         return leaf->u.symbol.slot == other->u.symbol.slot;
     if (leaf->kind == CO_KIND_TENSOR)
-        return leaf == other || same_constant(arg, leaf, other);
-    if (coi_kind_of(leaf)->is_made_of != NULL) /* a function may make its datasets each time */
-        return coi_is_like_input(leaf, other);
+        return leaf == other || same_constant(c->ctx, leaf, other);
+    if (coi_kind_of(leaf)->is_made_alike != NULL) /* a function may make its datasets each time */
+        return coi_is_like_input(leaf, other) &&
+               coi_kind_of(leaf)->is_made_alike(leaf, c->before, other, c->now);
     return coi_is_variable(leaf) ? leaf->u.variable == other->u.variable
                                  : coi_same_host_value(leaf, other);
 }
 
 /* What of two calls differs: a part of a sentence, or NULL. */
 static const char *
-difference(co_context *ctx, const coi_program_step *a, const coi_program_step *b)
+difference(captures *c, const coi_program_step *a, const coi_program_step *b)
 {
     if (a->op != b->op || a->num_in != b->num_in)
         return "is another call";
-    if (!same_attrs(ctx, a, b))
+    if (!same_attrs(c->ctx, a, b))
         return "has other attributes";
     if (a->tape != b->tape || a->ends_tape != b->ends_tape)
         return "is about another tape";
@@ -158,7 +167,7 @@ difference(co_context *ctx, const coi_program_step *a, const coi_program_step *b
         (a->device != NULL && !coi_device_name_equal(a->device, b->device)))
         return "is made on another device";
     for (int i = 0; i < a->num_in; ++i)
-        if (!coi_tree_pair(a->in[i], b->in[i], same_operand, ctx))
+        if (!coi_tree_pair(a->in[i], b->in[i], same_operand, c))
             return "has other operands";
     return NULL;
 }
@@ -189,11 +198,12 @@ check_bodies(co_context *ctx, const char *name, const coi_bodies *before, const 
 #define MAY_DEPEND "may depend on its arguments and on variables, not on other memory"
 
 static bool
-check_result(co_context *ctx, const char *name, co_value *before, co_value *now)
+check_result(captures *c, const char *name, co_value *before, co_value *now)
 {
-    char then[200], today[200];
+    co_context *ctx = c->ctx;
+    char        then[200], today[200];
 
-    if (ctx->error.code == CO_OK && !coi_tree_pair(before, now, same_operand, ctx)) {
+    if (ctx->error.code == CO_OK && !coi_tree_pair(before, now, same_operand, c)) {
         coi_format(&ctx->heap, before, then, sizeof(then));
         coi_format(&ctx->heap, now, today, sizeof(today));
         coi_fail(ctx, CO_RUNTIME_ERROR,
@@ -208,8 +218,9 @@ bool
 coi_check_same_program(co_context *ctx, const char *name, const coi_program *before,
                        const coi_program *now)
 {
-    size_t most = before->num_steps > now->num_steps ? before->num_steps : now->num_steps;
-    char   then[200], today[200];
+    captures c = { ctx, before->outermost, now->outermost };
+    size_t   most = before->num_steps > now->num_steps ? before->num_steps : now->num_steps;
+    char     then[200], today[200];
 
     /* The first capture made variables, which took values that the second one has no need of. */
     if (before->num_constants != now->num_constants)
@@ -217,7 +228,7 @@ coi_check_same_program(co_context *ctx, const char *name, const coi_program *bef
     for (size_t i = 0; i < most; ++i) {
         const coi_program_step *a = i < before->num_steps ? &before->steps[i] : NULL;
         const coi_program_step *b = i < now->num_steps ? &now->steps[i] : NULL;
-        const char *what = a != NULL && b != NULL ? difference(ctx, a, b) : "is there once only";
+        const char *what = a != NULL && b != NULL ? difference(&c, a, b) : "is there once only";
 
         if (ctx->error.code != CO_OK) /* a call inside this one */
             return false;
@@ -232,5 +243,5 @@ coi_check_same_program(co_context *ctx, const char *name, const coi_program *bef
                  call_text(b, today, sizeof(today)));
         return false;
     }
-    return check_result(ctx, name, before->result, now->result);
+    return check_result(&c, name, before->result, now->result);
 }

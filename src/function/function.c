@@ -39,6 +39,7 @@ typedef struct captured {
 struct co_function {
     coi_object  object;
     coi_memory *memory;
+    coi_log    *log; /* of the runtime, which outlives it */
     co_fn       fn;
     void       *user;
     void       *closure; /* a reference to `user` where that is an object; NULL: it is not */
@@ -66,10 +67,40 @@ drop_captured(coi_heap *heap, captured *c)
 }
 
 static void
+count_programs(co_function *function, co_function_stats *stats)
+{
+    coi_lock_take(&function->lock);
+    stats->programs = (int64_t)function->num_programs;
+    for (size_t i = 0; i < function->num_programs; ++i)
+        coi_regions_count(function->programs[i].program, stats);
+    coi_lock_give(&function->lock);
+}
+
+static void
+say_counts(co_function *function)
+{
+    co_function_stats stats = CO_FUNCTION_STATS_INIT;
+    long long         captures = atomic_load(&function->captures);
+    long long         replays = atomic_load(&function->replays);
+
+    if (replays == 0)
+        return;
+    count_programs(function, &stats);
+    coi_log_line(function->log, CO_LOG_INFO,
+                 "captured function '%s' ends: %lld call%s of %lld capture%s; %lld run%s of %lld "
+                 "plan%s, of %lld bytes",
+                 function->name, replays, COI_S(replays), captures, COI_S(captures),
+                 (long long)stats.plan_runs, COI_S(stats.plan_runs), (long long)stats.plans,
+                 COI_S(stats.plans), (long long)stats.planned_bytes);
+}
+
+static void
 destroy(coi_heap *heap, void *object)
 {
     co_function *function = object;
 
+    if (function->name != NULL)
+        say_counts(function);
     for (size_t i = 0; i < function->num_programs; ++i)
         drop_captured(heap, &function->programs[i]);
     coi_free(function->memory, function->programs,
@@ -116,6 +147,7 @@ co_function_of(co_context *ctx, co_fn fn, void *user, const co_function_options 
         return NULL;
     }
     function->memory = &ctx->runtime->memory;
+    function->log = &ctx->runtime->log;
     function->fn = fn;
     function->user = user;
     function->relax_shapes = all.relax_shapes;
@@ -143,34 +175,50 @@ coi_function_inherit(const co_context *ctx, co_function *function)
     function->makes_no_variables = ctx->capture != NULL && !ctx->capture->may_create;
 }
 
-const void *
-coi_captured_frames(const co_context *ctx)
+/* Frames are asked for, since a sanitizer may keep variables elsewhere: of those nothing is known.
+ */
+coi_outer_capture
+coi_outermost_capture(const co_context *ctx)
 {
-    const void *stack = NULL;
+    coi_outer_capture outer = { NULL, __builtin_frame_address(0), 0 };
 
-    if (ctx->outer_frames != NULL)
-        return ctx->outer_frames;
+    if (ctx->outer_capture != NULL)
+        return *ctx->outer_capture;
     for (const coi_capture *c = ctx->capture; c != NULL; c = c->outer)
-        stack = c->stack != NULL ? c->stack : stack;
-    return stack;
+        if (c->stack != NULL) {
+            outer.first_frame = c->stack;
+            outer.program = c->program;
+        }
+    return outer;
 }
 
-/* Between this frame and the first one of the outermost function that is being captured. Frames are
- * asked for, since a sanitizer may keep variables elsewhere: of those nothing is known. */
+/* Stacks grow in either direction. */
 static bool
-is_in_captured_frames(const co_context *ctx, const void *pointer)
+is_between(const void *a, const void *b, const void *pointer)
 {
-    const void *stack = coi_captured_frames(ctx);
-    uintptr_t   here = (uintptr_t)__builtin_frame_address(0), at = (uintptr_t)pointer;
-    uintptr_t   first = (uintptr_t)stack;
+    uintptr_t first = (uintptr_t)a, last = (uintptr_t)b, at = (uintptr_t)pointer;
 
-    return stack != NULL && ((here <= at && at <= first) || (first <= at && at <= here));
+    return first <= last ? first <= at && at <= last : last <= at && at <= first;
+}
+
+/* A step of several replicas has frames on the stack of its thread, and its caller on another. */
+bool
+coi_is_in_captured_frames(const co_context *ctx, const void *pointer)
+{
+    coi_outer_capture outer = coi_outermost_capture(ctx);
+    const void       *first = NULL;
+
+    if (outer.first_frame != NULL && is_between(outer.first_frame, outer.last_frame, pointer))
+        return true;
+    for (const coi_capture *c = ctx->capture; c != NULL; c = c->outer)
+        first = c->stack != NULL ? c->stack : first;
+    return first != NULL && is_between(first, __builtin_frame_address(0), pointer);
 }
 
 void
 coi_function_outlives(const co_context *ctx, co_function *function, const void *user)
 {
-    function->user_is_gone = is_in_captured_frames(ctx, user);
+    function->user_is_gone = coi_is_in_captured_frames(ctx, user);
 }
 
 co_function *
@@ -445,6 +493,13 @@ capture_whole(co_context *ctx, co_function *function, const call_place *place, c
     return program;
 }
 
+static bool
+is_free_of_place(const coi_program *program)
+{
+    return !program->asks_place &&
+           !coi_program_acts_on(program, CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS);
+}
+
 static coi_program *
 capture(co_context *ctx, co_function *function, const call_place *place, co_value *types)
 {
@@ -454,10 +509,9 @@ capture(co_context *ctx, co_function *function, const call_place *place, co_valu
         return NULL;
     coi_log_line(&ctx->runtime->log, CO_LOG_INFO, "captured '%s': %zu calls", function->name,
                  program->num_steps);
-    return keep_program(
-        ctx, function,
-        &(captured){ program, types, coi_types_known(types), *place, *place->device_id,
-                     !coi_program_acts_on(program, CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS) });
+    return keep_program(ctx, function,
+                        &(captured){ program, types, coi_types_known(types), *place,
+                                     *place->device_id, is_free_of_place(program) });
 }
 
 /* The types of a new program: the signature, or those of the arguments. */
@@ -631,6 +685,8 @@ replay(co_context *ctx, const coi_program *program, co_value *args)
     coi_capture *capture = ctx->capture;
     co_value    *result;
 
+    if (capture != NULL && program->asks_place)
+        coi_note_place(ctx);
     if (capture != NULL)
         ++capture->num_inlined;
     result = coi_program_replay(ctx, program, args);
@@ -667,6 +723,26 @@ check_tied(co_context *ctx, const co_function *function, const captured *c, co_v
     return false;
 }
 
+/* It holds where it was captured, or anywhere if its calls do not depend on the place. */
+static bool
+check_place(co_context *ctx, const co_function *function, const captured *c)
+{
+    call_place place = place_of(ctx);
+
+    if (c->is_free || serves_place(c, &place))
+        return true;
+    coi_fail(
+        ctx, CO_RUNTIME_ERROR,
+        "concrete function '%s' was captured %s strategy, asks which replica calls it or calls "
+        "the others, and is called %s; call the function that co_function_of made, which is "
+        "captured where it is called",
+        function->name, c->place.strategy != NULL ? "under a" : "without a",
+        place.in_step && !place.is_plain      ? "in a step of several replicas"
+        : place.strategy != c->place.strategy ? "under another one"
+                                              : "at another place");
+    return false;
+}
+
 static void
 count_replay(co_function *function)
 {
@@ -683,7 +759,8 @@ program_to_call(co_context *ctx, co_function *function, co_value **args)
         return *args != NULL ? coi_function_program(ctx, function, *args) : NULL;
     only = &function->programs[0];
     *args = coi_args_for_signature(ctx, only->types, *args, false);
-    if (*args == NULL || !check_tied(ctx, function, only, *args))
+    if (*args == NULL || !check_tied(ctx, function, only, *args) ||
+        !check_place(ctx, function, only))
         return NULL;
     coi_ref(only->program);
     return only->program;
@@ -829,9 +906,8 @@ concrete_of(co_context *ctx, const co_function *function, coi_program *program, 
 {
     co_function_options options = CO_FUNCTION_OPTIONS_INIT;
     co_function        *concrete;
-    captured            only = {
-                   program, types, coi_types_known(types), place_of(ctx), ctx->device_id, false
-    };
+    captured            only = { program,       types,          coi_types_known(types),
+                                 place_of(ctx), ctx->device_id, is_free_of_place(program) };
 
     if ((only.types = coi_tree_map(ctx, types, hold_function, NULL)) == NULL)
         return NULL;
@@ -936,16 +1012,6 @@ co_function_result_spec(co_context *ctx, const co_function *function)
     COI_ENTER(ctx, "function_result_spec", NULL);
     only = only_program(ctx, function);
     return only != NULL ? coi_tree_map(ctx, only->program->result, spec_leaf, NULL) : NULL;
-}
-
-static void
-count_programs(co_function *function, co_function_stats *stats)
-{
-    coi_lock_take(&function->lock);
-    stats->programs = (int64_t)function->num_programs;
-    for (size_t i = 0; i < function->num_programs; ++i)
-        coi_regions_count(function->programs[i].program, stats);
-    coi_lock_give(&function->lock);
 }
 
 co_code

@@ -63,8 +63,16 @@ co_function *coi_function_of_closure(co_context *ctx, co_fn fn, void *closure, c
 co_value *coi_function_as_value(co_context *ctx, co_function *function, bool borrows);
 /* A function that is a part of the one that ctx captures makes variables only if that one may. */
 void coi_function_inherit(const co_context *ctx, co_function *function);
-/* From where on the functions that are being captured have their frames; NULL: none is. */
-const void *coi_captured_frames(const co_context *ctx);
+/* The outermost function that is being captured: its program, and where its frames and those of
+ * the functions that it calls are. NULL and 0: there is none. */
+typedef struct coi_outer_capture {
+    const void *first_frame, *last_frame;
+    uint64_t    program; /* serial number */
+} coi_outer_capture;
+coi_outer_capture coi_outermost_capture(const co_context *ctx);
+/* Whether a pointer of the user is to a local variable of a function that is being captured, which
+ * is gone when its program runs. False where a sanitizer keeps such variables elsewhere. */
+bool coi_is_in_captured_frames(const co_context *ctx, const void *pointer);
 /* It was captured with `user`, a pointer of the user, and becomes part of what ctx captures, which
  * outlives its own frames: if the pointer is into one of them, another capture is refused. */
 void coi_function_outlives(const co_context *ctx, co_function *function, const void *user);

@@ -26,7 +26,7 @@
 #include "ops/engine/kernel_recording.h"
 #include "ops/kernels/fused_elementwise.h"
 
-#define COI_MOST_PLANS 8 /* of a region: for as many combinations of types, or threads */
+#define COI_MOST_PLANS 32 /* of a region: for as many combinations of types, or threads */
 
 /* Where the data of a value of a plan is. */
 typedef enum coi_plan_source {
@@ -173,6 +173,7 @@ typedef struct coi_region {
     coi_lock                    lock; /* of adding a plan: once it is there it stays */
     coi_plan                   *plans[COI_MOST_PLANS];
     atomic_uint                 num_plans, num_failures;
+    atomic_bool                 said_most; /* that there are COI_MOST_PLANS */
     _Atomic(coi_region_parts *) parts;    /* where it was cut, and has no plans; NULL: it was not */
     unsigned                    num_cuts; /* of the regions that it is a part of */
 } coi_region;

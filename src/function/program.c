@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See program.h. */
+#include "function/function.h"
 #include "function/plan.h"
 #include "function/value_tree.h"
 
@@ -65,6 +66,9 @@ coi_program_new(co_context *ctx)
     }
     program->memory = &ctx->runtime->memory;
     program->serial = atomic_fetch_add(&ctx->runtime->next_serial, 1) + 1;
+    program->outermost = coi_outermost_capture(ctx).program;
+    if (program->outermost == 0)
+        program->outermost = program->serial;
     return program;
 }
 

@@ -38,9 +38,11 @@ typedef struct coi_program_constant {
 } coi_program_constant;
 
 typedef struct coi_program {
-    coi_object            object;
-    coi_memory           *memory;
-    uint64_t              serial;
+    coi_object  object;
+    coi_memory *memory;
+    uint64_t    serial;
+    uint64_t
+        outermost; /* of the outermost function in whose capture this one was made; or itself */
     coi_program_step     *steps;
     size_t                num_steps, cap_steps;
     uint32_t              num_slots;
@@ -52,7 +54,8 @@ typedef struct coi_program {
     bool                  has_examples; /* of per-replica values, which each run brings */
     struct coi_region    *regions;      /* plan.h; in order */
     size_t                num_regions, cap_regions;
-    bool is_tied; /* it holds a dataset made of one of its arguments: it serves these alone */
+    bool is_tied;    /* it holds a dataset made of one of its arguments: it serves these alone */
+    bool asks_place; /* the function asked where it is called: which strategy, which replica */
 } coi_program;
 
 extern const coi_class coi_program_class;

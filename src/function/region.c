@@ -498,11 +498,26 @@ give_back(coi_plan *plan, bool has_run)
     atomic_flag_clear_explicit(&plan->is_busy, memory_order_release);
 }
 
-static bool
-may_record(coi_region *region)
+/* Once for a region. A plan that is there stays: others may be looking at it. */
+static void
+say_most_plans(co_context *ctx, coi_region *region)
 {
-    return atomic_load_explicit(&region->num_plans, memory_order_relaxed) < COI_MOST_PLANS &&
-           atomic_load_explicit(&region->num_failures, memory_order_relaxed) < MOST_FAILURES;
+    if (!atomic_exchange_explicit(&region->said_most, true, memory_order_relaxed))
+        coi_log_line(&ctx->runtime->log, CO_LOG_INFO,
+                     "no plan of calls %zu to %zu for more shapes or threads than the first %d: "
+                     "other calls are made one by one; pad to fewer shapes, or use a function of "
+                     "its own for those that matter",
+                     region->first, region->end - 1, COI_MOST_PLANS);
+}
+
+static bool
+may_record(co_context *ctx, coi_region *region)
+{
+    if (atomic_load_explicit(&region->num_plans, memory_order_relaxed) == COI_MOST_PLANS) {
+        say_most_plans(ctx, region);
+        return false;
+    }
+    return atomic_load_explicit(&region->num_failures, memory_order_relaxed) < MOST_FAILURES;
 }
 
 static void
@@ -529,7 +544,7 @@ coi_region_run(co_context *ctx, const coi_program *program, coi_region *region, 
     key = key_of(ctx, region);
     plan = take_plan(ctx, region, &key, slots);
     if (plan == NULL) {
-        if (recording != NULL && may_record(region))
+        if (recording != NULL && may_record(ctx, region))
             *recording = coi_plan_record(ctx, program, region, slots, &key);
         return false;
     }
@@ -540,17 +555,28 @@ coi_region_run(co_context *ctx, const coi_program *program, coi_region *region, 
     return done || ctx->error.code != CO_OK;
 }
 
+static size_t
+count_needed(const coi_plan *plan)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < plan->num_kernels; ++i)
+        n += !plan->kernels[i].is_dead;
+    return n;
+}
+
 static void
 say_plan(co_context *ctx, const coi_plan *plan, const coi_no_plan *why, const coi_region *region)
 {
     coi_log *log = &ctx->runtime->log;
+    size_t   needed = plan != NULL ? count_needed(plan) : 0;
 
     if (plan != NULL)
         coi_log_line(log, CO_LOG_INFO,
-                     "plan of calls %zu to %zu: %zu kernels, %zu bytes for %zu bytes of results "
-                     "that it drops",
-                     region->first, region->end - 1, plan->num_kernels, plan->arena_bytes,
-                     plan->temporary_bytes);
+                     "plan of calls %zu to %zu: %zu kernel%s in %zu start%s, %zu bytes for %zu "
+                     "bytes of results that it drops",
+                     region->first, region->end - 1, needed, COI_S(needed), plan->num_starts,
+                     COI_S(plan->num_starts), plan->arena_bytes, plan->temporary_bytes);
     else if (why->step != UINT32_MAX)
         coi_log_line(log, CO_LOG_INFO, "no plan of calls %zu to %zu: %s in call %u", region->first,
                      region->end - 1, why->text, (unsigned)why->step);

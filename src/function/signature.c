@@ -81,13 +81,26 @@ number_of(const co_value *value)
                                         : (double)value->u.b;
 }
 
-/* 1, 1.0 and true are one, and NaN is itself. */
+/* Whether a double is an integer; not every int64 is a double, and -0.0 is none. */
+static bool
+is_integer(double number, int64_t integer)
+{
+    return number >= -0x1p63 && number < 0x1p63 && (int64_t)number == integer &&
+           number == (double)(int64_t)number && !(integer == 0 && signbit(number));
+}
+
+/* 1, 1.0 and true are one, NaN is itself, and -0.0, by which one can divide, is another than 0. */
 static bool
 same_number(const co_value *a, const co_value *b)
 {
     if (a->kind == CO_KIND_INT && b->kind == CO_KIND_INT)
         return a->u.i == b->u.i;
-    return number_of(a) == number_of(b) || (isnan(number_of(a)) && isnan(number_of(b)));
+    if (a->kind == CO_KIND_INT || b->kind == CO_KIND_INT)
+        return a->kind == CO_KIND_INT ? is_integer(number_of(b), a->u.i)
+                                      : is_integer(number_of(a), b->u.i);
+    if (isnan(number_of(a)) || isnan(number_of(b)))
+        return isnan(number_of(a)) && isnan(number_of(b));
+    return number_of(a) == number_of(b) && signbit(number_of(a)) == signbit(number_of(b));
 }
 
 bool

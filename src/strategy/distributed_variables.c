@@ -608,7 +608,8 @@ co_variable_is_initialized(co_context *ctx, const co_value *value)
     int                 only;
 
     COI_ENTER(ctx, "variable_is_initialized", false);
-    if (!coi_check_variable(ctx, value, 2))
+    if (!coi_check_variable(ctx, value, 2) ||
+        !coi_check_host_state(ctx, "whether a variable has a value"))
         return false;
     variable = value->u.variable;
     if (variable->components == NULL)

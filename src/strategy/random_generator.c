@@ -7,6 +7,7 @@
  */
 #include <cohort/generator.h>
 
+#include "ops/engine/call_recording.h"
 #include "strategy/strategy.h"
 
 enum { COUNT, ZERO, KEY, STATE_SIZE };
@@ -80,6 +81,7 @@ next_seed(co_context *ctx, co_value *generator)
     const int32_t order[2] = { KEY, COUNT };
     co_value     *state = co_tensor(ctx, CO_INT64, &dim, 1, one), *seed = NULL;
 
+    coi_note_place(ctx);
     if (state != NULL)
         state = co_assign_add(ctx, generator, state);
     if (state != NULL)

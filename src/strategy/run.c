@@ -617,9 +617,10 @@ static co_value *
 capture_replica(co_context *parent, coi_replica_worker *m, coi_step *step, co_function *function,
                 coi_graph_run *run)
 {
-    co_context  *ctx = m->ctx;
-    coi_program *program = NULL;
-    co_value    *args, *type = NULL;
+    co_context       *ctx = m->ctx;
+    coi_outer_capture outer = coi_outermost_capture(parent);
+    coi_program      *program = NULL;
+    co_value         *args, *type = NULL;
 
     coi_bind(ctx, true);
     enter_replica(m, step);
@@ -630,13 +631,13 @@ capture_replica(co_context *parent, coi_replica_worker *m, coi_step *step, co_fu
         args = co_tuple(ctx, args->u.items.items, args->u.items.n);
     if (args != NULL) {
         coi_lend(parent, &coi_lent_to_step);
-        ctx->outer_frames = coi_captured_frames(parent);
+        ctx->outer_capture = outer.first_frame != NULL ? &outer : NULL;
         if (run == NULL)
             program = coi_function_program(ctx, function, args);
         else if ((program = coi_graph_run_capture(ctx, run, parent->capture, step->fn, step->user,
                                                   &args)) != NULL)
             coi_ref(program);
-        ctx->outer_frames = NULL;
+        ctx->outer_capture = NULL;
         coi_take_back(parent);
     }
     if (program != NULL)

@@ -5,6 +5,7 @@
  */
 #include <cohort/creator.h>
 
+#include "ops/engine/call_recording.h"
 #include "strategy/strategy.h"
 
 #include <stdio.h>
@@ -358,10 +359,21 @@ co_experimental_set_strategy(co_context *ctx, co_strategy *strategy)
     return CO_OK;
 }
 
+/* Whether ctx can be asked where it is. A function that asks while it is captured holds there
+ * alone. */
+static bool
+asks_place(co_context *ctx)
+{
+    if (!coi_is_usable(ctx))
+        return false;
+    coi_note_place(ctx);
+    return true;
+}
+
 co_strategy *
 co_get_strategy(co_context *ctx)
 {
-    if (!coi_is_usable(ctx))
+    if (!asks_place(ctx))
         return NULL;
     return ctx->mode.strategy != NULL ? ctx->mode.strategy : co_default_strategy(ctx);
 }
@@ -369,31 +381,32 @@ co_get_strategy(co_context *ctx)
 bool
 co_has_strategy(co_context *ctx)
 {
-    return coi_is_usable(ctx) && ctx->mode.strategy != NULL;
+    return asks_place(ctx) && ctx->mode.strategy != NULL;
 }
 
 bool
 co_in_cross_replica_context(co_context *ctx)
 {
-    return coi_is_usable(ctx) && ctx->mode.cross;
+    return asks_place(ctx) && ctx->mode.cross;
 }
 
 co_context *
 co_get_replica_context(co_context *ctx)
 {
-    return coi_is_usable(ctx) && !ctx->mode.cross ? ctx : NULL;
+    return asks_place(ctx) && !ctx->mode.cross ? ctx : NULL;
 }
 
 int
 co_replica_id(co_context *ctx)
 {
-    return coi_is_usable(ctx) && !ctx->mode.cross ? ctx->mode.replica : -1;
+    return asks_place(ctx) && !ctx->mode.cross ? ctx->mode.replica : -1;
 }
 
 co_value *
 co_replica_id_tensor(co_context *ctx)
 {
     COI_ENTER(ctx, "replica_id_tensor", NULL);
+    coi_note_place(ctx);
     if (ctx->mode.cross) {
         coi_fail(ctx, CO_RUNTIME_ERROR,
                  "there is no replica in cross-replica context; call it inside a step");
@@ -405,5 +418,5 @@ co_replica_id_tensor(co_context *ctx)
 int
 co_replicas(co_context *ctx)
 {
-    return coi_is_usable(ctx) ? ctx->mode.num_replicas : 0;
+    return asks_place(ctx) ? ctx->mode.num_replicas : 0;
 }

@@ -4,6 +4,8 @@
  */
 #include "train/optimizer.h"
 
+#include "ops/engine/call_recording.h"
+
 #include <string.h>
 
 static size_t
@@ -66,5 +68,7 @@ int64_t
 co_optimizer_iterations(co_context *ctx, const co_optimizer *optimizer)
 {
     COI_ENTER(ctx, "optimizer_iterations", 0);
-    return coi_check_optimizer(ctx, optimizer) ? atomic_load(&optimizer->iterations) : 0;
+    return coi_check_optimizer(ctx, optimizer) && coi_check_host_state(ctx, "the number of updates")
+               ? atomic_load(&optimizer->iterations)
+               : 0;
 }

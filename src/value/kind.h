@@ -125,6 +125,11 @@ typedef struct coi_kind_ops {
     co_value *(*as_argument)(co_context *ctx, co_value *value, co_value *symbol);
     /* Whether the dataset `other` is one of those that it was made of. NULL: it is made of none. */
     bool (*is_made_of)(const co_value *value, const co_value *other);
+    /* Whether datasets that two captures of one function use are the same one, or were made by the
+     * captures in the same way, as far as can be seen. Captures have the serial numbers of their
+     * programs: what is older was made outside. NULL: its values are the same by identity. */
+    bool (*is_made_alike)(const co_value *a, uint64_t capture, const co_value *b,
+                          uint64_t other_capture);
 } coi_kind_ops;
 
 /* kind.c. The rows by kind; kinds from COI_PRIVATE_KINDS on belong to tests. */

@@ -7,7 +7,7 @@
 #include "failing_requests.h"
 #include "function_plans.h"
 
-enum { MOST_PLANS = 8, SIZE = 12 };
+enum { MOST_PLANS = 32, SIZE = 37 };
 
 /* A vector of which `chosen` elements are above 1, here and there. */
 static co_value *
@@ -18,6 +18,18 @@ some_above(co_context *ctx, int chosen)
 
     for (int i = 0; i < SIZE; ++i)
         data[i] = (i * 5 % SIZE < chosen ? 1.25f : -0.75f) + 0.01f * (float)i;
+    return co_tensor(ctx, CO_FLOAT32, &dim, 1, data);
+}
+
+/* As many elements as that, from `first` on. */
+static co_value *
+ramp(co_context *ctx, float first)
+{
+    float   data[SIZE];
+    int64_t dim = SIZE;
+
+    for (int i = 0; i < SIZE; ++i)
+        data[i] = first + 0.3f * (float)i;
     return co_tensor(ctx, CO_FLOAT32, &dim, 1, data);
 }
 
@@ -129,7 +141,7 @@ make_net(co_context *ctx, world *w)
     CO_SCOPE(ctx, w->strategy) {
         co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
 
-        w->variables[0] = co_variable(ctx, floats(ctx, -0.5f, SIZE), NULL);
+        w->variables[0] = co_variable(ctx, ramp(ctx, -0.5f), NULL);
         options.synchronization = CO_SYNC_ON_READ;
         options.aggregation = CO_AGGREGATION_MEAN;
         w->variables[1] = co_variable(ctx, co_float(ctx, 0.5), &options);

@@ -22,6 +22,19 @@ coi_record_call(co_context *ctx, const coi_op *op, const void *attrs, co_value *
     return recorder->record(ctx, recorder->data, op, attrs, in, num_in, result);
 }
 
+bool
+coi_check_host_state(co_context *ctx, const char *what)
+{
+    if (!coi_is_capturing(ctx) || ctx->capture->is_graph)
+        return true;
+    coi_fail(ctx, CO_TYPE_ERROR,
+             "%s asks the host for %s while a function is captured, and all calls of the function "
+             "would have the answer of now; ask outside of it, and give what depends on it to the "
+             "function as an argument, or keep a count of your own in a variable",
+             ctx->call, what);
+    return false;
+}
+
 co_value *
 coi_own_symbol(co_context *ctx, co_value *symbol)
 {

@@ -34,7 +34,17 @@ typedef struct coi_capture {
     uint32_t            tape;      /* of the next call that takes or ends one: its number, */
     bool                ends_tape; /* and whether it is open no more after the call */
     const void         *stack;     /* from where on the function has its frames; NULL: a graph */
+    bool asks_place; /* it asked the host which strategy or replica this is: its program says so for
+                      * this place alone */
 } coi_capture;
+
+/* The host is told where ctx is: what is being captured holds for this place alone. */
+static inline void
+coi_note_place(co_context *ctx)
+{
+    for (coi_capture *c = ctx->capture; c != NULL; c = c->outer)
+        c->asks_place = true;
+}
 
 /* Whether what ctx calls becomes part of a graph. */
 static inline bool
@@ -49,6 +59,10 @@ coi_is_capturing(const co_context *ctx)
 {
     return ctx->capture != NULL;
 }
+
+/* Whether the host may be told of a state that changes: CO_TYPE_ERROR while a function is captured,
+ * whose calls would all have the number of the capture. `what` is "the number of updates". */
+bool coi_check_host_state(co_context *ctx, const char *what);
 
 /*
  * An entry that captured functions hold as a call: operands are values of any kind, and `replay`
