@@ -81,6 +81,11 @@ CO_API co_optimizer *co_adam(co_context *ctx, const co_adam_options *options);
  * Gradients of `loss` for every trainable variable that the innermost tape has seen, summed over
  * replicas, then one update of each. The tape is used up.
  *
+ * Gradients are summed, so a loss is this replica's share: that of co_loss_call or co_average_loss.
+ * A mean over what this replica has is none: where the last operator of the loss is a mean over the
+ * first axis and the input has unequal numbers of examples for the replicas of the step, a line of
+ * the log says so (CO_LOG_WARNING), once for each optimizer.
+ *
  * Scope:    collective over the replicas of a step.
  * Context:  in a replica, or in default mode; CO_RUNTIME_ERROR in cross-replica context.
  * Blocks:   until all replicas have their gradients.

@@ -1010,6 +1010,73 @@ CO_TEST(class_weights_that_cannot_be_are_refused, "C-ARG-1")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "classes");
 }
 
+/* --- training --- */
+
+typedef struct linear {
+    co_value     *w;
+    co_optimizer *sgd;
+    co_loss      *loss;
+    co_function  *captured;
+} linear;
+
+static co_value *
+train_line(co_context *ctx, co_value *args, void *user)
+{
+    const linear *l = user;
+    co_value     *loss;
+
+    co_tape_begin(ctx);
+    loss = co_loss_call(ctx, l->loss, co_at(ctx, args, 0),
+                        co_matmul(ctx, co_at(ctx, args, 1), l->w), NULL);
+    co_minimize(ctx, l->sgd, loss);
+    return loss;
+}
+
+static co_value *
+train_line_captured(co_context *ctx, co_value *args, void *user)
+{
+    return co_call(ctx, ((const linear *)user)->captured, args);
+}
+
+/* The weights after two passes over five examples, in batches of five split over the replicas. */
+static void
+trained(co_context *ctx, co_loss *loss, int replicas, bool is_captured, double *out)
+{
+    batch        b = batch_of(&rows[0]);
+    co_strategy *s = co_mirrored_strategy(ctx, names, (size_t)replicas, NULL);
+    co_value    *all = co_args(ctx, tensor(ctx, CO_FLOAT64, b.t, 0, 5, 2),
+                               tensor(ctx, CO_FLOAT64, b.p, 0, 5, COLS));
+    co_dataset  *data = co_dataset_repeat(ctx, co_dataset_from_tensor_slices(ctx, all), 2);
+    co_iterator *it = co_iterate(
+        ctx, co_distribute_dataset(ctx, s, co_dataset_batch(ctx, data, 5, false), NULL));
+    linear l = { .sgd = co_sgd(ctx, NULL), .loss = loss };
+
+    CO_SCOPE(ctx, s) {
+        l.w = co_variable(ctx, co_ones(ctx, CO_FLOAT64, CO_SHAPE(COLS, 2)), NULL);
+    }
+    l.captured = co_function_of(ctx, train_line, &l, NULL);
+    for (int step = 0; step < 2; ++step)
+        co_run(ctx, s, is_captured ? train_line_captured : train_line, co_next(ctx, it), &l);
+    CO_EXPECT_OK(ctx);
+    memcpy(out, doubles(ctx, co_variable_read(ctx, l.w)), COLS * 2 * sizeof(*out));
+}
+
+CO_TEST_WITH(replicas_train_as_one_captured_or_not, "S-REDUCE-7 DS-PART-2", "cpus=4")
+{
+    co_loss_options o = options_of(&rows[0], CO_FLOAT64);
+    co_loss        *loss = co_loss_new(ctx, rows[0].kind, &o);
+    double          one[COLS * 2], eager[COLS * 2], captured[COLS * 2];
+
+    trained(ctx, loss, 1, false, one);
+    for (int n = 2; n <= 4; ++n) {
+        trained(ctx, loss, n, false, eager);
+        trained(ctx, loss, n, true, captured);
+        CO_EXPECT_BYTES(captured, eager, sizeof(eager));
+        for (int i = 0; i < COLS * 2; ++i)
+            CO_EXPECT_CLOSE(eager[i], one[i], 1e-13);
+    }
+}
+
 /* --- a mean of each replica --- */
 
 typedef struct mean_step {
