@@ -22,7 +22,8 @@
  *   flight_recorder.h  the flight recorder: where replicas and processes waited for each other
  *   dataset.h   datasets, distribution, iteration
  *   files.h     record, text and array files, tf.Example
- *   train.h     losses, optimizers
+ *   losses.h    losses, and means over the examples of a step
+ *   train.h     optimizers
  *   dlpack.h    exchange with other libraries
  *   aliases.h   the documents' experimental and older names
  *
@@ -56,6 +57,7 @@
 #include <cohort/function.h>
 #include <cohort/generator.h>
 #include <cohort/gradient.h>
+#include <cohort/losses.h>
 #include <cohort/observe.h>
 #include <cohort/ops.h>
 #include <cohort/flight_recorder.h>

@@ -1,31 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Training: losses averaged over the examples that there really are, and optimizers.
+ * Training: optimizers, and what else a step of training needs. Losses are in losses.h.
  */
 #ifndef COHORT_TRAIN_H
 #define COHORT_TRAIN_H
 
+#include <cohort/losses.h>
 #include <cohort/ops.h>
 #include <cohort/strategy.h>
 
 CO_EXTERN_C_BEGIN
-
-/**
- * This replica's share of the mean loss: the sum of its per-example losses over the number of
- * examples of the whole step on all replicas. The shares add up to the mean, however unevenly the
- * examples are spread, and so do their gradients. An empty batch gives 0. The first dimension
- * counts: one loss per example of the input.
- *
- * Scope:    collective over the replicas of a step if the number of examples is not known from the
- *           input: replicas add up their numbers. Otherwise this replica only.
- * Context:  in a replica, or in default mode; CO_RUNTIME_ERROR in cross-replica context.
- * Blocks:   until all replicas have arrived, if it is collective.
- * Returns:  a scalar, or NULL with CO_INVALID_ARGUMENT (not a floating dtype) or CO_VALUE_ERROR: a
- *           scalar loss, even with one replica (a mean does not say how many examples it is of);
- *           with several replicas, a number of losses that is not the number of examples (see
- *           co_set_step_examples).
- */
-CO_API co_value *co_average_loss(co_context *ctx, co_value *per_example_loss);
 
 /**
  * co_batch_norm_train with the statistics of the rows of all replicas in this step. Every row
@@ -96,6 +80,11 @@ CO_API co_optimizer *co_adam(co_context *ctx, const co_adam_options *options);
 /**
  * Gradients of `loss` for every trainable variable that the innermost tape has seen, summed over
  * replicas, then one update of each. The tape is used up.
+ *
+ * Gradients are summed, so a loss is this replica's share: that of co_loss_call or co_average_loss.
+ * A mean over what this replica has is none: where the last operator of the loss is a mean over the
+ * first axis and the input has unequal numbers of examples for the replicas of the step, a line of
+ * the log says so (CO_LOG_WARNING), once for each optimizer.
  *
  * Scope:    collective over the replicas of a step.
  * Context:  in a replica, or in default mode; CO_RUNTIME_ERROR in cross-replica context.

@@ -14,11 +14,15 @@
 #include "context/tape.h"
 #include "ops/engine/call_recording.h"
 #include "ops/engine/gradient.h"
+#include "ops/kernels/reduction.h"
+#include "strategy/strategy_state.h"
 #include "variable/variable.h"
 
 #include <cohort/ops.h>
 
 #include <string.h>
+
+COI_USES_OP(reduce_mean)
 
 /* Gradients and the variables they are for, pair by pair; gradients are replaced by their sums. */
 typedef struct pairs {
@@ -371,6 +375,67 @@ apply(co_context *ctx, const pairs *p)
     return ctx->error.code;
 }
 
+/* --- a loss that is the mean of a replica --- */
+
+/* The record whose output a value is; NULL: no open tape has one. */
+static const coi_record *
+record_of(const coi_tape_log *log, const co_value *value)
+{
+    if (log == NULL || value->tape_epoch != log->epoch)
+        return NULL;
+    for (size_t i = log->num_records; i-- > 0;) {
+        const coi_record *record = &log->records[i];
+        const uint32_t   *outs = log->nodes + record->values + record->num_in;
+
+        for (int k = 0; k < record->num_out; ++k)
+            if (outs[k] == value->tape_node)
+                return record;
+    }
+    return NULL;
+}
+
+/* Whether the last operator of a loss took the mean over the first axis of what a replica has. */
+static bool
+is_mean_of_rows(const co_context *ctx, const co_value *loss)
+{
+    const coi_tape_log     *log = ctx->tapes;
+    const coi_record       *record;
+    const coi_reduce_attrs *reduce;
+    const co_value         *x;
+
+    if (ctx->mode.num_replicas == 1 || !coi_in_replica(ctx) ||
+        (loss->kind != CO_KIND_TENSOR && loss->kind != CO_KIND_SYMBOLIC) ||
+        (record = record_of(log, loss)) == NULL || record->op != &coi_op_reduce_mean)
+        return false;
+    reduce = (const void *)(log->attrs + record->attrs);
+    x = log->values[record->values];
+    for (int i = 0; i < reduce->axis.n; ++i)
+        if (reduce->axis.at[i] == 0 || (x->ndim > 0 && reduce->axis.at[i] == -x->ndim))
+            return true;
+    return reduce->axis.n < 0 && x->ndim != 0;
+}
+
+/* Replicas that have unequal numbers of examples make a mean of means. The optimizer says it
+ * once. */
+static void
+warn_of_mean(co_context *ctx, co_optimizer *optimizer)
+{
+    coi_examples examples = coi_examples_of(ctx);
+    int          n = ctx->mode.num_replicas;
+
+    if (examples.of_step < 0 || examples.of_replica < 0 ||
+        examples.of_step == examples.of_replica * n ||
+        atomic_exchange(&optimizer->has_warned, true))
+        return;
+    coi_log_line(&ctx->runtime->log, CO_LOG_WARNING,
+                 "minimize: the loss is the mean over the %lld example%s of replica %d, but the "
+                 "step has %lld on %d replicas, so that examples do not count alike and the sum of "
+                 "the means is not a mean; give co_average_loss the losses of the examples, or use "
+                 "co_loss_call (said once for each optimizer)",
+                 (long long)examples.of_replica, COI_S(examples.of_replica), ctx->mode.replica,
+                 (long long)examples.of_step, n);
+}
+
 /* --- while a function is captured --- */
 
 typedef struct update_attrs {
@@ -440,6 +505,37 @@ const coi_op coi_op_minimize = {
     UPDATE_ATTRS,
     .takes_tape = true,
 };
+
+/* While a function is captured the loss is known and the examples are not. */
+static co_value *
+replay_warning(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    (void)in;
+    (void)num_in;
+    warn_of_mean(ctx, ((const update_attrs *)attrs)->optimizer);
+    return co_none(ctx);
+}
+
+const coi_op coi_op_warn_of_mean = {
+    COI_RECORDED("warn_of_mean",
+                 "Writes a line of the log if a mean is over unequal numbers of examples; "
+                 "co_minimize.",
+                 replay_warning, 0, 0),
+    UPDATE_ATTRS,
+    .is_plan_call = true,
+};
+
+static void
+check_mean(co_context *ctx, co_optimizer *optimizer, const co_value *loss)
+{
+    if (!is_mean_of_rows(ctx, loss))
+        return;
+    if (coi_is_capturing(ctx))
+        coi_record_call(ctx, &coi_op_warn_of_mean, &(update_attrs){ optimizer, false }, NULL, 0,
+                        coi_none(ctx));
+    else
+        warn_of_mean(ctx, optimizer);
+}
 
 /* Whether a gradient is known to fit its variable, which replicas update. */
 static bool
@@ -692,6 +788,8 @@ co_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
 {
     COI_ENTER_ALWAYS(ctx, "minimize", CO_INVALID_ARGUMENT);
     if (may_minimize(ctx, optimizer, loss))
+        check_mean(ctx, optimizer, loss);
+    if (ctx->error.code == CO_OK)
         return coi_is_capturing(ctx) ? capture_minimize(ctx, optimizer, loss)
                                      : minimize(ctx, optimizer, loss);
     coi_tape_spend(ctx); /* the call ends its tape even on failure */

@@ -73,6 +73,7 @@ struct co_optimizer {
     coi_runtime              *runtime;
     int                       num_slots; /* with these options */
     atomic_llong              iterations;
+    atomic_bool               has_warned; /* of a mean over rows, in co_minimize */
     _Atomic(struct coi_slot_table *)
              table; /* of slots (optimizer_slots.c); written with the lock */
     coi_lock lock;  /* of what follows */

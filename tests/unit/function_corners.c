@@ -381,3 +381,26 @@ CO_TEST(an_error_of_a_captured_call_without_a_result_names_it, "FN-10 GEN-ERR-4"
     CO_EXPECT_STR(co_error(ctx)->call, "assert");
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "it is small");
 }
+
+/* --- host numbers --- */
+
+static co_value *
+where_positive(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 0), *is_positive = co_cast(ctx, x, CO_BOOL);
+
+    (void)user;
+    return co_where(ctx, is_positive, x, co_int(ctx, 7));
+}
+
+/* Beside a symbolic tensor a host number has its dtype, as beside any other. */
+CO_TEST(host_numbers_of_where_take_the_dtype_of_symbols, "FN-1")
+{
+    co_function *f = co_function_of(ctx, where_positive, NULL, NULL);
+    co_value    *x = co_tensor(ctx, CO_INT64, CO_SHAPE(2), (int64_t[]){ 0, 3 });
+    co_value    *seen = co_call(ctx, f, co_args(ctx, x));
+
+    CO_REQUIRE(co_ok(ctx));
+    CO_EXPECT_INT(co_value_dtype(ctx, seen), CO_INT64);
+    CO_EXPECT_INT(((const int64_t *)co_value_data(ctx, seen))[0], 7);
+}

@@ -59,7 +59,8 @@ const coi_op coi_op_where = {
 static co_value *
 like_other(co_context *ctx, co_value *value, const co_value *other)
 {
-    if (coi_host_dtype(value) == CO_DTYPE_NONE || other->kind != CO_KIND_TENSOR)
+    if (coi_host_dtype(value) == CO_DTYPE_NONE ||
+        (other->kind != CO_KIND_TENSOR && !coi_is_type(other)))
         return value;
     return coi_give(ctx, coi_as_tensor(ctx, value, (co_dtype)other->dtype));
 }
