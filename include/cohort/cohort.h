@@ -23,6 +23,7 @@
  *   dataset.h   datasets, distribution, iteration
  *   files.h     record, text and array files, tf.Example
  *   losses.h    losses, and means over the examples of a step
+ *   metrics.h   metrics: numbers about the examples seen so far
  *   train.h     optimizers
  *   dlpack.h    exchange with other libraries
  *   aliases.h   the documents' experimental and older names
@@ -58,6 +59,7 @@
 #include <cohort/generator.h>
 #include <cohort/gradient.h>
 #include <cohort/losses.h>
+#include <cohort/metrics.h>
 #include <cohort/observe.h>
 #include <cohort/ops.h>
 #include <cohort/flight_recorder.h>

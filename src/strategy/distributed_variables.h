@@ -21,5 +21,9 @@ bool coi_check_owner(co_context *ctx, const coi_variable *variable, const co_str
  * without a value yet. No replicas meet to make it. A reference, or NULL with an error.
  */
 co_value *coi_slot_variable(co_context *ctx, co_value *variable, const char *name);
+/* The same with the synchronisation and aggregation of that variable, and with a dtype, shape and
+ * value of its own: `initial`, a tensor, in every component. */
+co_value *coi_variable_beside(co_context *ctx, co_value *variable, const char *name,
+                              co_value *initial);
 
 #endif

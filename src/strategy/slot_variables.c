@@ -2,7 +2,7 @@
 /*
  * Variables that go with another one. They have the strategy of that variable, not the one that is
  * current where they are made: the replica that needs a slot first makes it for all, and because
- * slots begin without a value there is nothing to agree on.
+ * slots begin without a value, or with one that all know, there is nothing to agree on.
  */
 #include "strategy/distributed_variables.h"
 #include "variable/variable.h"
@@ -32,12 +32,12 @@ make_component(co_context *ctx, const coi_variable_spec *whole, co_value *beside
 }
 
 static co_value *
-make_distributed(co_context *ctx, coi_variable_spec *spec, const coi_variable *like, co_value *type)
+make_distributed(co_context *ctx, const coi_variable_spec *spec, const coi_variable *like,
+                 co_value *type)
 {
     co_value *parts[COI_MAX_LOCAL_REPLICAS], *slot = NULL;
     size_t    n = like->num_components, made = 0;
 
-    spec->synchronization = CO_SYNC_ON_WRITE;
     while (made < n &&
            (parts[made] = make_component(ctx, spec, like->components[made], made, type)) != NULL)
         ++made;
@@ -55,6 +55,8 @@ coi_slot_variable(co_context *ctx, co_value *variable, const char *name)
     coi_variable_spec   spec = { .name = name, .strategy = like->strategy, .made_at = ctx->site };
     co_value           *type, *slot = NULL;
 
+    if (like->components != NULL)
+        spec.synchronization = CO_SYNC_ON_WRITE;
     co_block_begin(ctx);
     type = coi_spec(ctx, (co_dtype)like->dtype, like->shape.dims, like->shape.ndim);
     if (type != NULL)
@@ -63,4 +65,19 @@ coi_slot_variable(co_context *ctx, co_value *variable, const char *name)
                    : coi_plain_variable(ctx, &spec, coi_plain_device(variable), type);
     co_block_end(ctx);
     return slot;
+}
+
+co_value *
+coi_variable_beside(co_context *ctx, co_value *variable, const char *name, co_value *initial)
+{
+    const coi_variable *like = variable->u.variable;
+    coi_variable_spec   spec = { .name = name,
+                                 .synchronization = (co_synchronization)like->synchronization,
+                                 .aggregation = (co_aggregation)like->aggregation,
+                                 .strategy = like->strategy,
+                                 .made_at = ctx->site };
+
+    return like->components != NULL
+               ? make_distributed(ctx, &spec, like, initial)
+               : coi_plain_variable(ctx, &spec, coi_plain_device(variable), initial);
 }

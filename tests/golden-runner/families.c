@@ -43,6 +43,7 @@ const golden_family golden_families[] = {
     { "seeds", golden_run_seeds },
     { "functions", golden_run_functions },
     { "losses", golden_run_losses },
+    { "metrics", golden_run_metrics },
 };
 const size_t golden_num_families = sizeof(golden_families) / sizeof(golden_families[0]);
 
