@@ -22,6 +22,7 @@
  *   flight_recorder.h  the flight recorder: where replicas and processes waited for each other
  *   dataset.h   datasets, distribution, iteration
  *   files.h     record, text and array files, tf.Example
+ *   tensor_files.h  safetensors, .npz weights, TensorFlow's checkpoints
  *   train.h     losses, optimizers
  *   dlpack.h    exchange with other libraries
  *   aliases.h   the documents' experimental and older names
@@ -61,6 +62,7 @@
 #include <cohort/flight_recorder.h>
 #include <cohort/runtime_checks.h>
 #include <cohort/strategy.h>
+#include <cohort/tensor_files.h>
 #include <cohort/train.h>
 #include <cohort/value.h>
 #include <cohort/variable.h>

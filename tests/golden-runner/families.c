@@ -42,6 +42,7 @@ const golden_family golden_families[] = {
     { "tpu", golden_run_tpu },
     { "seeds", golden_run_seeds },
     { "functions", golden_run_functions },
+    { "checkpoints", golden_run_checkpoints },
 };
 const size_t golden_num_families = sizeof(golden_families) / sizeof(golden_families[0]);
 
