@@ -27,7 +27,8 @@ typedef struct coi_file_writer {
     uint64_t    nbytes; /* so far */
 } coi_file_writer;
 
-/* Make a new file; CO_ALREADY_EXISTS if there is one. After an error there is nothing to abandon. */
+/* Make a new file; CO_ALREADY_EXISTS if there is one. After an error there is nothing to abandon.
+ */
 co_code coi_file_writer_create(coi_file_writer *writer, coi_memory *memory, const char *path,
                                co_error_info *err);
 /*

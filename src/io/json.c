@@ -33,7 +33,8 @@ coi_json_init(coi_json *json, char *bytes, size_t nbytes, co_error_info *err)
         char          few[5] = { 0 };
 
         if (first >= 0x80) { /* a sequence at the end may be cut off */
-            memcpy(few, json->at, (size_t)(json->end - json->at) < 4 ? (size_t)(json->end - json->at) : 4);
+            memcpy(few, json->at,
+                   (size_t)(json->end - json->at) < 4 ? (size_t)(json->end - json->at) : 4);
             n = coi_utf8_length(few);
         }
         if (n == 0)
@@ -355,9 +356,9 @@ coi_json_skip(coi_json *json)
         } else if (!skip_scalar(json)) {
             return false;
         }
-        while (depth > 0 && !(is_object[depth - 1]
-                                  ? coi_json_next_key(json, &count[depth - 1], &key)
-                                  : coi_json_next_item(json, &count[depth - 1]))) {
+        while (depth > 0 &&
+               !(is_object[depth - 1] ? coi_json_next_key(json, &count[depth - 1], &key)
+                                      : coi_json_next_item(json, &count[depth - 1]))) {
             if (!coi_json_ok(json))
                 return false;
             --depth;

@@ -254,7 +254,6 @@ coi_mapped_file_ref(coi_mapped_file *mapped)
 void
 coi_mapped_file_unref(coi_mapped_file *mapped)
 {
-    if (mapped != NULL &&
-        atomic_fetch_sub_explicit(&mapped->refs, 1, memory_order_acq_rel) == 1)
+    if (mapped != NULL && atomic_fetch_sub_explicit(&mapped->refs, 1, memory_order_acq_rel) == 1)
         free_mapped(mapped);
 }

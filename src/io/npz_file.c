@@ -21,8 +21,8 @@ static const coi_stored_dtype dtypes[] = {
     { "f8", "float64", CO_FLOAT64, COI_STORED_ARRAY, 64 },
 };
 /* A head that cannot be read: damaged, or of a dtype that tensors do not have. */
-static const coi_stored_dtype other_dtype = { "unknown", "unknown", CO_DTYPE_NONE,
-                                              COI_STORED_ARRAY, 0 };
+static const coi_stored_dtype other_dtype = { "unknown", "unknown", CO_DTYPE_NONE, COI_STORED_ARRAY,
+                                              0 };
 
 typedef struct npz {
     coi_npz_archive archive;

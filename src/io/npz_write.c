@@ -20,9 +20,9 @@
 #define MAX_NAME    500 /* readers take longer ones for damage */
 
 static const char *const descrs[CO_NUM_DTYPES] = {
-    [CO_BOOL] = "|b1",   [CO_INT8] = "|i1",    [CO_INT16] = "<i2",   [CO_INT32] = "<i4",
-    [CO_INT64] = "<i8",  [CO_UINT8] = "|u1",   [CO_UINT16] = "<u2",  [CO_UINT32] = "<u4",
-    [CO_UINT64] = "<u8", [CO_FLOAT16] = "<f2", [CO_BFLOAT16] = "<f4", [CO_FLOAT32] = "<f4",
+    [CO_BOOL] = "|b1",    [CO_INT8] = "|i1",    [CO_INT16] = "<i2",    [CO_INT32] = "<i4",
+    [CO_INT64] = "<i8",   [CO_UINT8] = "|u1",   [CO_UINT16] = "<u2",   [CO_UINT32] = "<u4",
+    [CO_UINT64] = "<u8",  [CO_FLOAT16] = "<f2", [CO_BFLOAT16] = "<f4", [CO_FLOAT32] = "<f4",
     [CO_FLOAT64] = "<f8",
 };
 

@@ -173,8 +173,8 @@ read_metadata(coi_tensor_file *file, coi_json *json)
             return false;
         }
         file->metadata = metadata;
-        file->metadata[file->num_metadata++] =
-            (coi_metadata){ key.data, value.data, key.nbytes, value.nbytes };
+        file->metadata[file->num_metadata++] = (coi_metadata){ key.data, value.data, key.nbytes,
+                                                               value.nbytes };
     }
     return coi_json_ok(json);
 }
@@ -221,7 +221,8 @@ read_tensors(coi_tensor_file *file, coi_json *json)
     if (!coi_json_begin_object(json))
         return false;
     while (coi_json_next_key(json, &n, &key)) {
-        if (key.nbytes == strlen("__metadata__") && memcmp(key.data, "__metadata__", key.nbytes) == 0) {
+        if (key.nbytes == strlen("__metadata__") &&
+            memcmp(key.data, "__metadata__", key.nbytes) == 0) {
             if (!read_metadata(file, json))
                 return false;
             continue;
@@ -279,8 +280,9 @@ check_cover(const coi_tensor_file *file, co_error_info *err)
 
         if (e->info.offset != next)
             return coi_tensor_file_damaged(
-                file, err, "tensor '%.100s': its data begin at offset %llu; expected %llu, where "
-                           "the tensor before ends",
+                file, err,
+                "tensor '%.100s': its data begin at offset %llu; expected %llu, where "
+                "the tensor before ends",
                 e->info.name, (unsigned long long)e->info.offset, (unsigned long long)next);
         if (!count_bytes(e, &nbytes))
             return coi_tensor_file_damaged(

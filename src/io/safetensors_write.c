@@ -21,10 +21,10 @@ static const struct {
     const char *name;
     int         rank;
 } dtypes[CO_NUM_DTYPES] = {
-    [CO_BOOL] = { "BOOL", 1 },   [CO_UINT8] = { "U8", 2 },     [CO_INT8] = { "I8", 3 },
-    [CO_INT16] = { "I16", 4 },   [CO_UINT16] = { "U16", 5 },   [CO_FLOAT16] = { "F16", 6 },
-    [CO_BFLOAT16] = { "BF16", 7 }, [CO_INT32] = { "I32", 8 },  [CO_UINT32] = { "U32", 9 },
-    [CO_FLOAT32] = { "F32", 10 }, [CO_FLOAT64] = { "F64", 11 }, [CO_INT64] = { "I64", 12 },
+    [CO_BOOL] = { "BOOL", 1 },     [CO_UINT8] = { "U8", 2 },     [CO_INT8] = { "I8", 3 },
+    [CO_INT16] = { "I16", 4 },     [CO_UINT16] = { "U16", 5 },   [CO_FLOAT16] = { "F16", 6 },
+    [CO_BFLOAT16] = { "BF16", 7 }, [CO_INT32] = { "I32", 8 },    [CO_UINT32] = { "U32", 9 },
+    [CO_FLOAT32] = { "F32", 10 },  [CO_FLOAT64] = { "F64", 11 }, [CO_INT64] = { "I64", 12 },
     [CO_UINT64] = { "U64", 13 },
 };
 

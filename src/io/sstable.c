@@ -90,7 +90,8 @@ take_key(table *t, char *key, size_t *key_nbytes, uint64_t shared, const unsigne
     size_t at = (size_t)(own - t->bytes);
 
     if (shared > *key_nbytes || num_own > MAX_KEY - shared)
-        return damaged(t, at, "a key shares more with the one before than that has, or is too long");
+        return damaged(t, at,
+                       "a key shares more with the one before than that has, or is too long");
     t->expanded += (size_t)(shared + num_own);
     if (t->expanded / MAX_EXPANSION > t->nbytes)
         return damaged(t, at, "the keys together are a hundred times as long as the table");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sorted tables of strings, as LevelDB and TensorFlow write them: blocks of entries whose keys leave
- * out what they share with the key before, each block with a checksum; an index of the blocks; and
- * a foot of 48 bytes.
+ * Sorted tables of strings, as LevelDB and TensorFlow write them: blocks of entries whose keys
+ * leave out what they share with the key before, each block with a checksum; an index of the
+ * blocks; and a foot of 48 bytes.
  *
  *     block: | shared, own, value length | rest of the key | value | ... | restarts | number |
  *            | type | masked crc32c of block and type |
@@ -19,8 +19,7 @@
 /* An entry, whose bytes are good until the function returns. It returns false to end the reading,
  * with an error in err. */
 typedef bool (*coi_sstable_fn)(void *user, const char *key, size_t key_nbytes,
-                               const unsigned char *value, size_t value_nbytes,
-                               co_error_info *err);
+                               const unsigned char *value, size_t value_nbytes, co_error_info *err);
 
 /* Every entry of a table, in order. Keys are different and sorted. CO_DATA_LOSS for damage,
  * CO_UNIMPLEMENTED for compressed blocks. `path` is for messages. */

@@ -456,7 +456,8 @@ locate(coi_tensor_file *file, const coi_tensor_entry *e, coi_extent *out, co_err
 
 /* --- the keys of slices --- */
 
-/* OrderedCode: bytes of a name, with 0 and 255 escaped, and an end that sorts before all of them. */
+/* OrderedCode: bytes of a name, with 0 and 255 escaped, and an end that sorts before all of them.
+ */
 static size_t
 put_ordered_name(char *to, const char *name, size_t n)
 {

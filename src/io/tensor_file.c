@@ -315,7 +315,7 @@ keep_last_of_each(coi_tensor_file *file)
 
 co_code
 coi_tensor_file_finish(coi_tensor_file *file, int (*compare)(const void *, const void *),
-                       co_error_info *err)
+                       co_error_info   *err)
 {
     static const int64_t none = 0;
     const int64_t       *numbers = file->numbers != NULL ? file->numbers : &none;

@@ -46,7 +46,7 @@ typedef struct coi_stored_dtype {
 typedef struct coi_tensor_entry {
     co_tensor_entry         info;
     const coi_stored_dtype *type;
-    size_t                  order;     /* where the file names it: of two of one name the last counts */
+    size_t                  order; /* where the file names it: of two of one name the last counts */
     size_t                  dims_at;   /* while reading the list: where its dims are */
     size_t                  slices_at; /* tensor bundles: the same */
     bool                    is_part;   /* of an entry that was saved in slices: it is not listed */
@@ -140,7 +140,7 @@ co_code coi_tensor_file_no_memory(const coi_tensor_file *file, co_error_info *er
 /* Sort by name; of entries of one name the last counts. Then set the pointers to dims and slices,
  * and by_name. `compare` of entries (may be NULL) is the order in which they are listed. */
 co_code coi_tensor_file_finish(coi_tensor_file *file, int (*compare)(const void *, const void *),
-                               co_error_info *err);
+                               co_error_info   *err);
 /* All of a regular file into memory that the caller frees, of at most `limit` bytes. */
 co_code coi_read_file(coi_memory *memory, const char *path, uint64_t limit, char **bytes,
                       size_t *nbytes, co_error_info *err);
@@ -154,12 +154,12 @@ co_code coi_pread_exactly(int fd, const char *path, uint64_t offset, void *bytes
  * checkpoint_state.c: what TensorFlow's text file `checkpoint` says. Texts are in `bytes`.
  */
 typedef struct coi_checkpoint_state {
-    coi_memory *memory;
-    char       *bytes;
-    size_t      nbytes;
-    const char *latest;
+    coi_memory  *memory;
+    char        *bytes;
+    size_t       nbytes;
+    const char  *latest;
     const char **paths; /* oldest first */
-    size_t      num_paths, cap_paths;
+    size_t       num_paths, cap_paths;
 } coi_checkpoint_state;
 co_code coi_checkpoint_state_read(coi_checkpoint_state *state, coi_memory *memory,
                                   const char *folder, co_error_info *err);
@@ -186,7 +186,7 @@ typedef struct coi_tensor_source {
     const int64_t *dims;
     const void    *data;
     uint64_t       nbytes;
-    uint32_t       crc; /* set by the writer: of the data, as it was written */
+    uint32_t       crc;    /* set by the writer: of the data, as it was written */
     uint64_t       offset; /* set by the writer: in the file */
 } coi_tensor_source;
 

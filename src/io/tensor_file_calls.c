@@ -114,8 +114,7 @@ entry_at(co_context *ctx, co_tensor_file *file, size_t i)
     if (i < file->file->info.num_entries)
         return &file->file->entries[i];
     coi_fail(ctx, CO_OUT_OF_RANGE, "argument 3 (i) is %zu; '%s' has %zu tensor%s, from 0", i,
-             file->file->path, file->file->info.num_entries,
-             COI_S(file->file->info.num_entries));
+             file->file->path, file->file->info.num_entries, COI_S(file->file->info.num_entries));
     return NULL;
 }
 
@@ -423,8 +422,8 @@ map_elements(co_context *ctx, const reading *r, const coi_extent *extent, int64_
         extent->fd != handle->file->fd || extent->offset % coi_dtypes[e->info.dtype].size != 0)
         return NULL;
     if (handle->mapped == NULL)
-        handle->mapped = coi_mapped_file_new(&ctx->runtime->memory, extent->fd,
-                                             extent->file_nbytes, &why);
+        handle->mapped = coi_mapped_file_new(&ctx->runtime->memory, extent->fd, extent->file_nbytes,
+                                             &why);
     if (handle->mapped == NULL) {
         handle->map = false;
         coi_log_line(&ctx->runtime->log, CO_LOG_INFO, "'%s' is read, not mapped: %s",
@@ -448,7 +447,8 @@ map_elements(co_context *ctx, const reading *r, const coi_extent *extent, int64_
 /* Copy a box of elements between two arrays in row-major order. */
 static void
 copy_box(const char *from, const int64_t *from_dims, const int64_t *from_begin, char *to,
-         const int64_t *to_dims, const int64_t *to_begin, const int64_t *size, int ndim, size_t each)
+         const int64_t *to_dims, const int64_t *to_begin, const int64_t *size, int ndim,
+         size_t each)
 {
     int64_t index[CO_MAX_DIMS] = { 0 };
     int     last = ndim - 1, d;
@@ -500,8 +500,8 @@ cut(co_context *ctx, co_value *whole, const region *part, co_error_info *err)
     co_value *tensor;
     int64_t   n = 1;
 
-    if (whole == NULL || memcmp(part->size, whole->u.tensor.dims,
-                                (size_t)whole->ndim * sizeof(int64_t)) == 0)
+    if (whole == NULL ||
+        memcmp(part->size, whole->u.tensor.dims, (size_t)whole->ndim * sizeof(int64_t)) == 0)
         return whole;
     for (int d = 0; d < whole->ndim; ++d)
         n *= part->size[d];
@@ -544,9 +544,9 @@ read_array(co_context *ctx, const reading *r)
     coi_tensor_file        *file = r->handle->file;
     co_value               *array = file->format->read_array(file, ctx, e, r->err);
 
-    if (array == NULL || (array->dtype == e->info.dtype && array->ndim == e->info.ndim &&
-                          memcmp(array->u.tensor.dims, e->info.dims,
-                                 (size_t)array->ndim * sizeof(int64_t)) == 0))
+    if (array == NULL ||
+        (array->dtype == e->info.dtype && array->ndim == e->info.ndim &&
+         memcmp(array->u.tensor.dims, e->info.dims, (size_t)array->ndim * sizeof(int64_t)) == 0))
         return array;
     fail_entry(r, CO_DATA_LOSS, "the file has changed since it was opened");
     coi_unref(&ctx->heap, array);

@@ -22,12 +22,8 @@ typedef struct tolerance {
     double      absolute;
 } tolerance;
 static const tolerance tolerances[] = {
-    { "float64", 1e-12, 1e-14 },
-    { "float32", 1e-5, 1e-6 },
-    { "float16", 1e-3, 1e-3 },
-    { "bfloat16", 1e-2, 1e-2 },
-    { "float8_e4m3fn", 0, 0 },
-    { "float8_e5m2", 0, 0 },
+    { "float64", 1e-12, 1e-14 }, { "float32", 1e-5, 1e-6 }, { "float16", 1e-3, 1e-3 },
+    { "bfloat16", 1e-2, 1e-2 },  { "float8_e4m3fn", 0, 0 }, { "float8_e5m2", 0, 0 },
 };
 
 static const tolerance *

@@ -163,9 +163,9 @@ write_slices(const co_tensor_entry *entry)
         json_t *slice = json_array();
 
         for (size_t d = 0; d < ndim; ++d)
-            json_array_append_new(
-                slice, json_pack("[I,I]", (json_int_t)entry->slices[2 * i * ndim + d],
-                                 (json_int_t)entry->slices[(2 * i + 1) * ndim + d]));
+            json_array_append_new(slice,
+                                  json_pack("[I,I]", (json_int_t)entry->slices[2 * i * ndim + d],
+                                            (json_int_t)entry->slices[(2 * i + 1) * ndim + d]));
         json_array_append_new(slices, slice);
     }
     return slices;
@@ -181,9 +181,8 @@ write_entry(co_context *ctx, co_tensor_file *file, size_t i)
         json_object_set_new(json, "slices", write_slices(e));
     else
         json_object_update_new(json, json_pack("{s:i,s:I,s:I,s:I}", "shard", e->shard, "offset",
-                                               (json_int_t)e->offset, "size",
-                                               (json_int_t)e->nbytes, "crc32c",
-                                               (json_int_t)e->crc32c));
+                                               (json_int_t)e->offset, "size", (json_int_t)e->nbytes,
+                                               "crc32c", (json_int_t)e->crc32c));
     if (strcmp(e->name, "_CHECKPOINTABLE_OBJECT_GRAPH") == 0)
         json_object_update_new(json, json_pack("{s:s,s:[],s:s}", "dtype", e->dtype_name, "shape",
                                                "value", "object graph, see object_graph"));
@@ -225,10 +224,10 @@ run_bundle(golden_case *c)
         json_array_append_new(entries, write_entry(ctx, file, i));
     golden_put(c, "entries", entries);
     if (file != NULL)
-        golden_put(c, "header", json_pack("{s:i,s:i,s:i}", "num_shards",
-                                          co_tensor_file_about(ctx, file)->num_shards, "endianness",
-                                          0, "producer",
-                                          co_tensor_file_about(ctx, file)->producer));
+        golden_put(c, "header",
+                   json_pack("{s:i,s:i,s:i}", "num_shards",
+                             co_tensor_file_about(ctx, file)->num_shards, "endianness", 0,
+                             "producer", co_tensor_file_about(ctx, file)->producer));
     if (json_object_get(c->outputs, "object_graph") != NULL)
         golden_put(c, "object_graph", plain_json(ctx, co_tensor_file_object_graph(ctx, file)));
     golden_take_error(c, ctx);
@@ -241,10 +240,10 @@ run_read(golden_case *c)
     char            path[PATH_BYTES];
     co_tensor_file *file = co_tensor_file_open(ctx, path_of(c, "prefix", path), NULL);
     const char     *dtype = json_string_value(json_object_get(c->attrs, "dtype"));
-    co_value       *value = co_tensor_file_restore(
-        ctx, file, golden_string(c, c->attrs, "name"),
-        dtype != NULL ? co_dtype_from_name(dtype) : CO_DTYPE_NONE,
-        golden_string(c, c->attrs, "slice"));
+    co_value       *value = co_tensor_file_restore(ctx, file, golden_string(c, c->attrs, "name"),
+                                             dtype != NULL ? co_dtype_from_name(dtype)
+                                                                 : CO_DTYPE_NONE,
+                                                   golden_string(c, c->attrs, "slice"));
 
     if (!golden_take_error(c, ctx))
         golden_put_value(c, "value", value);

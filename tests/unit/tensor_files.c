@@ -15,8 +15,8 @@
 
 #define MAX_TENSORS 64
 
-static const co_dtype numbers[] = { CO_BOOL,   CO_INT8,   CO_INT16,   CO_INT32,    CO_INT64,
-                                    CO_UINT8,  CO_UINT16, CO_UINT32,  CO_UINT64,   CO_FLOAT16,
+static const co_dtype numbers[] = { CO_BOOL,     CO_INT8,    CO_INT16,  CO_INT32,  CO_INT64,
+                                    CO_UINT8,    CO_UINT16,  CO_UINT32, CO_UINT64, CO_FLOAT16,
                                     CO_BFLOAT16, CO_FLOAT32, CO_FLOAT64 };
 #define NUM_NUMBERS (sizeof(numbers) / sizeof(numbers[0]))
 
@@ -24,8 +24,8 @@ static const struct {
     int     ndim;
     int64_t dims[CO_MAX_DIMS];
 } shapes[] = {
-    { 0, { 0 } },       { 1, { 0 } },          { 1, { 7 } },
-    { 3, { 2, 0, 3 } }, { 3, { 2, 3, 5 } },    { 8, { 1, 2, 1, 1, 3, 1, 1, 2 } },
+    { 0, { 0 } },       { 1, { 0 } },       { 1, { 7 } },
+    { 3, { 2, 0, 3 } }, { 3, { 2, 3, 5 } }, { 8, { 1, 2, 1, 1, 3, 1, 1, 2 } },
 };
 #define NUM_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
@@ -169,16 +169,16 @@ CO_TEST(values_are_converted_before_they_are_written, "")
 /* In parts, by several threads, with a checksum that does not depend on the parts. */
 CO_TEST_WITH(large_tensors_are_read_in_parts, "", "cpus=1,threads=4")
 {
-    int64_t      n = (33 << 20) + 3;
-    co_value    *tensor = count_to(ctx, n, CO_UINT8);
-    co_value    *seen;
-    char         path[FILES_PATH];
-    coi_memory   memory;
+    int64_t          n = (33 << 20) + 3;
+    co_value        *tensor = count_to(ctx, n, CO_UINT8);
+    co_value        *seen;
+    char             path[FILES_PATH];
+    coi_memory       memory;
     coi_tensor_file *file;
-    coi_extent   extent;
-    co_error_info err = { .code = CO_OK };
-    char        *bytes;
-    uint32_t     crc;
+    coi_extent       extent;
+    co_error_info    err = { .code = CO_OK };
+    char            *bytes;
+    uint32_t         crc;
 
     CO_EXPECT_CODE(co_save_safetensors(ctx, files_path("t", path),
                                        co_dict(ctx, (const char *[]){ "x" }, &tensor, 1), NULL,
@@ -192,8 +192,8 @@ CO_TEST_WITH(large_tensors_are_read_in_parts, "", "cpus=1,threads=4")
                CO_OK);
     bytes = malloc((size_t)n);
     for (size_t first = 0; first < 3; ++first) {
-        CO_EXPECT_CODE(coi_read_extent(&extent, first, bytes, (uint64_t)n - first, NULL, &crc, &err),
-                       CO_OK);
+        CO_EXPECT_CODE(
+            coi_read_extent(&extent, first, bytes, (uint64_t)n - first, NULL, &crc, &err), CO_OK);
         CO_EXPECT_INT(crc, co_crc32c(bytes, (size_t)n - first));
     }
     CO_EXPECT_CODE(coi_read_extent(&extent, 0, bytes, 0, NULL, &crc, &err), CO_OK);
@@ -230,9 +230,10 @@ CO_TEST(float8_becomes_float16, "")
     co_value     *seen;
     float         values[256];
 
-    n = (size_t)snprintf(header, sizeof(header),
-                         "{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[256],\"data_offsets\":[0,256]},"
-                         "\"b\":{\"dtype\":\"F8_E5M2\",\"shape\":[256],\"data_offsets\":[256,512]}}");
+    n = (size_t)snprintf(
+        header, sizeof(header),
+        "{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[256],\"data_offsets\":[0,256]},"
+        "\"b\":{\"dtype\":\"F8_E5M2\",\"shape\":[256],\"data_offsets\":[256,512]}}");
     memset(bytes, 0, 8);
     bytes[0] = (unsigned char)n;
     memcpy(bytes + 8, header, n);
@@ -247,9 +248,9 @@ CO_TEST(float8_becomes_float16, "")
                                       values, 256) == CO_OK);
         for (int i = 0; i < 256; ++i) {
             int   exponent = (i & 0x7f) >> fraction, rest = i & ((1 << fraction) - 1);
-            float expected = exponent == 0
-                                 ? ldexpf((float)rest, 1 - bias - fraction)
-                                 : ldexpf((float)(rest + (1 << fraction)), exponent - bias - fraction);
+            float expected = exponent == 0 ? ldexpf((float)rest, 1 - bias - fraction)
+                                           : ldexpf((float)(rest + (1 << fraction)),
+                                                    exponent - bias - fraction);
 
             if (which == 1 && exponent == 31)
                 expected = rest == 0 ? INFINITY : NAN;
@@ -270,8 +271,8 @@ CO_TEST(float8_becomes_float16, "")
 CO_TEST(slices_are_those_of_the_whole, "")
 {
     static const int64_t dims[] = { 4, 3, 5 };
-    co_value *tensor = co_reshape(ctx, count_to(ctx, 60, CO_INT32), dims, 3), *part, *again;
-    char      path[FILES_PATH];
+    co_value       *tensor = co_reshape(ctx, count_to(ctx, 60, CO_INT32), dims, 3), *part, *again;
+    char            path[FILES_PATH];
     co_tensor_file *file;
 
     for (int npz = 0; npz < 2; ++npz) {
@@ -322,7 +323,8 @@ static const struct {
 } headers[] = {
     { "{\"x\":" X "}", CO_OK },
     { "{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"x\":" X "}", CO_OK },
-    { "{\"x\":" X ",\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", CO_DATA_LOSS },
+    { "{\"x\":" X ",\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+      CO_DATA_LOSS },
     { "{\"__metadata__\":null,\"x\":" X "}", CO_OK },
     { "{\"__metadata__\":{},\"__metadata__\":{},\"x\":" X "}", CO_DATA_LOSS },
     { "{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"},\"x\":" X "}", CO_OK },
@@ -368,7 +370,8 @@ static const struct {
     { "{\"x\":" X ",\"y\":{\"dtype\":\"F32\",\"shape\":[0,18446744073709551616],\"data_offsets\":"
       "[16,16]}}",
       CO_DATA_LOSS },
-    { "{\"x\":" X ",\"y\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[8,8]}}", CO_DATA_LOSS },
+    { "{\"x\":" X ",\"y\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[8,8]}}",
+      CO_DATA_LOSS },
     { "{\"x\":{\"dtype\":\"F4\",\"shape\":[32],\"data_offsets\":[0,16]}}", CO_OK },
     { "{\"x\":{\"dtype\":\"F4\",\"shape\":[31],\"data_offsets\":[0,16]}}", CO_DATA_LOSS },
     { "{\"x\":{\"dtype\":\"C64\",\"shape\":[2],\"data_offsets\":[0,16]}}", CO_OK },
@@ -377,7 +380,8 @@ static const struct {
     { "{\"x\":{\"dtype\":\"F32\",\"shape\":{},\"data_offsets\":[0,16]}}", CO_DATA_LOSS },
     { "{\"x\":null}", CO_DATA_LOSS },
     { "{\"x\":{}}", CO_DATA_LOSS },
-    { "{\"x\":{\"d\\u0074ype\":\"F\\u0033\\u0032\",\"shape\":[4],\"data_offsets\":[0,16]}}", CO_OK },
+    { "{\"x\":{\"d\\u0074ype\":\"F\\u0033\\u0032\",\"shape\":[4],\"data_offsets\":[0,16]}}",
+      CO_OK },
     { "{\"\\u005f_metadata__\":{\"a\":\"b\"},\"x\":" X "}", CO_OK },
     { "null", CO_DATA_LOSS },
     { "", CO_DATA_LOSS },
@@ -403,8 +407,8 @@ CO_TEST(headers_are_judged_as_by_the_package, "GEN-ERR-5")
 
     for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); ++i)
         CO_BLOCK(ctx) {
-            co_tensor_file *file =
-                co_tensor_file_open(ctx, write_header(headers[i].header, path), NULL);
+            co_tensor_file *file = co_tensor_file_open(ctx, write_header(headers[i].header, path),
+                                                       NULL);
 
             if (co_error(ctx)->code != headers[i].code)
                 test_fail(TEST_AT, "%s: %s", headers[i].header, co_error(ctx)->message);
@@ -459,8 +463,8 @@ CO_TEST(what_no_tensor_can_hold_is_listed_and_not_read, "")
 CO_TEST(names_may_hold_zero_bytes, "")
 {
     char            path[FILES_PATH];
-    co_tensor_file *file =
-        co_tensor_file_open(ctx, write_header("{\"x\\u0000y\":" X "}", path), NULL);
+    co_tensor_file *file = co_tensor_file_open(ctx, write_header("{\"x\\u0000y\":" X "}", path),
+                                               NULL);
 
     CO_EXPECT_INT(co_tensor_file_entry(ctx, file, 0)->name_nbytes, 3);
     CO_EXPECT_NULL(co_tensor_file_find(ctx, file, "x"));
@@ -512,8 +516,8 @@ CO_TEST(every_truncation_of_safetensors_is_refused, "GEN-ERR-5")
 
 CO_TEST(every_changed_byte_of_a_file_is_survived, "GEN-ERR-5")
 {
-    static const char *const names[] = { "ckpt_st_dtypes.safetensors", "ckpt_st_metadata.safetensors",
-                                         "bundle.npz" };
+    static const char *const names[] = { "ckpt_st_dtypes.safetensors",
+                                         "ckpt_st_metadata.safetensors", "bundle.npz" };
     char                     from[FILES_PATH], path[FILES_PATH];
 
     for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); ++k) {
@@ -590,8 +594,8 @@ CO_TEST(a_file_that_shrinks_while_it_is_read, "GEN-ERR-5")
     co_tensor_file *file;
     char            path[FILES_PATH];
 
-    co_save_safetensors(ctx, files_path("t", path), co_dict(ctx, (const char *[]){ "x" }, &tensor, 1),
-                        NULL, NULL);
+    co_save_safetensors(ctx, files_path("t", path),
+                        co_dict(ctx, (const char *[]){ "x" }, &tensor, 1), NULL, NULL);
     file = co_tensor_file_open(ctx, path, NULL);
     CO_REQUIRE(truncate(path, 2000) == 0);
     CO_EXPECT_NULL(co_tensor_file_read(ctx, file, "x"));
@@ -707,10 +711,10 @@ CO_TEST(a_mapping_ends_with_its_last_tensor, "")
 
 CO_TEST(a_sealed_memory_file_is_mapped, "")
 {
-    char   from[FILES_PATH], path[64];
-    size_t n;
-    char  *bytes = files_read(save_range(ctx, 1000, from), &n);
-    int    fd = memfd_create("sealed", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+    char      from[FILES_PATH], path[64];
+    size_t    n;
+    char     *bytes = files_read(save_range(ctx, 1000, from), &n);
+    int       fd = memfd_create("sealed", MFD_ALLOW_SEALING | MFD_CLOEXEC);
     co_value *x;
 
     CO_REQUIRE(fd >= 0 && write(fd, bytes, n) == (ssize_t)n);
@@ -751,14 +755,15 @@ CO_TEST(a_full_disk_loses_nothing, "")
     char          path[FILES_PATH];
 
     large = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(1 << 20));
-    co_save_safetensors(ctx, files_path("t", path), co_dict(ctx, (const char *[]){ "x" }, &small, 1),
-                        NULL, NULL);
+    co_save_safetensors(ctx, files_path("t", path),
+                        co_dict(ctx, (const char *[]){ "x" }, &small, 1), NULL, NULL);
     signal(SIGXFSZ, SIG_IGN);
     CO_REQUIRE(getrlimit(RLIMIT_FSIZE, &limit) == 0);
     for (rlim_t most = 0; most <= 1 << 20; most += 1 << 18) {
         limit.rlim_cur = most;
         CO_REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-        co_save_safetensors(ctx, path, co_dict(ctx, (const char *[]){ "x" }, &large, 1), NULL, NULL);
+        co_save_safetensors(ctx, path, co_dict(ctx, (const char *[]){ "x" }, &large, 1), NULL,
+                            NULL);
         CO_EXPECT_ERROR(ctx, CO_RESOURCE_EXHAUSTED, "cannot write to");
         co_save_npz(ctx, path, co_dict(ctx, (const char *[]){ "x" }, &large, 1), NULL);
         CO_EXPECT_ERROR(ctx, CO_RESOURCE_EXHAUSTED, "cannot write to");
@@ -865,12 +870,16 @@ CO_TEST(paths_that_cannot_be_opened, "GEN-ERR-5")
 
 CO_TEST(a_folder_names_its_latest_bundle, "")
 {
-    static const char text[] = "model_checkpoint_path: \"m\\055\\x1\"  # the last\n"
-                               "model_checkpoint_path: 'b'\nall_model_checkpoint_paths: \"a\\\"\"\n"
-                               "all_model_checkpoint_paths: \"b\"\n"
-                               "all_model_checkpoint_timestamps: 17.5\n";
-    static const char *const wrong[] = { "", "model_checkpoint_path", "model_checkpoint_path: \"b",
-                                         "model_checkpoint_path: \"\"", "{", ": \"b\"",
+    static const char        text[] = "model_checkpoint_path: \"m\\055\\x1\"  # the last\n"
+                                      "model_checkpoint_path: 'b'\nall_model_checkpoint_paths: \"a\\\"\"\n"
+                                      "all_model_checkpoint_paths: \"b\"\n"
+                                      "all_model_checkpoint_timestamps: 17.5\n";
+    static const char *const wrong[] = { "",
+                                         "model_checkpoint_path",
+                                         "model_checkpoint_path: \"b",
+                                         "model_checkpoint_path: \"\"",
+                                         "{",
+                                         ": \"b\"",
                                          "model_checkpoint_path: \"b\\" };
     char                     path[FILES_PATH];
     co_value                *state;
@@ -910,12 +919,11 @@ static bool
 save_and_read(co_context *ctx)
 {
     char      path[FILES_PATH];
-    co_value *tensors = co_dict(ctx, (const char *[]){ "a", "b" },
-                                (co_value *[]){ count_to(ctx, 100, CO_FLOAT32),
-                                                co_scalar_int64(ctx, 3) },
-                                2);
-    co_value *metadata =
-        co_dict(ctx, (const char *[]){ "k" }, (co_value *[]){ co_string(ctx, "v") }, 1);
+    co_value *tensors = co_dict(
+        ctx, (const char *[]){ "a", "b" },
+        (co_value *[]){ count_to(ctx, 100, CO_FLOAT32), co_scalar_int64(ctx, 3) }, 2);
+    co_value       *metadata = co_dict(ctx, (const char *[]){ "k" },
+                                       (co_value *[]){ co_string(ctx, "v") }, 1);
     co_tensor_file *file;
 
     co_save_safetensors(ctx, files_path("m.safetensors", path), tensors, metadata, NULL);
@@ -928,8 +936,8 @@ save_and_read(co_context *ctx)
     read_file(ctx, path, false);
     read_file(ctx, files_golden("ckpt_object", path), false);
     read_file(ctx, files_golden("ckpt_sliced", path), false);
-    co_tensor_file_object_graph(ctx, co_tensor_file_open(ctx, files_golden("ckpt_object", path),
-                                                         NULL));
+    co_tensor_file_object_graph(ctx,
+                                co_tensor_file_open(ctx, files_golden("ckpt_object", path), NULL));
     return co_ok(ctx);
 }
 

@@ -70,10 +70,10 @@ show_entry(const co_tensor_entry *e)
 static bool
 show_file(co_context *ctx, int argc, char **argv)
 {
-    co_tensor_file *file = co_tensor_file_open(ctx, argv[0], NULL);
-    co_value       *metadata;
+    co_tensor_file    *file = co_tensor_file_open(ctx, argv[0], NULL);
+    co_value          *metadata;
     unsigned long long nbytes = 0;
-    size_t          n;
+    size_t             n;
 
     (void)argc;
     if (file == NULL)
@@ -149,8 +149,7 @@ compare_numbers(co_context *ctx, co_value *a, co_value *b, difference *d)
     free(numbers);
 }
 
-static void
-print_difference(const co_tensor_entry *e, const char *format, ...) CO_PRINTF(2, 3);
+static void print_difference(const co_tensor_entry *e, const char *format, ...) CO_PRINTF(2, 3);
 static void
 print_difference(const co_tensor_entry *e, const char *format, ...)
 {
@@ -174,8 +173,8 @@ same_tensor(co_context *ctx, co_tensor_file *a, const co_tensor_entry *x, co_ten
 
     if (strcmp(x->dtype_name, y->dtype_name) != 0 || x->ndim != y->ndim ||
         memcmp(x->dims, y->dims, (size_t)x->ndim * sizeof(int64_t)) != 0) {
-        print_difference(x, "%s %s and %s %s", x->dtype_name, shape_text(x, x_shape),
-                         y->dtype_name, shape_text(y, y_shape));
+        print_difference(x, "%s %s and %s %s", x->dtype_name, shape_text(x, x_shape), y->dtype_name,
+                         shape_text(y, y_shape));
         return false;
     }
     CO_BLOCK(ctx) {
@@ -317,19 +316,20 @@ static const struct action {
 static int
 usage(FILE *out)
 {
-    fprintf(out,
-            "usage: cohort checkpoint show FILE\n"
-            "       cohort checkpoint diff A B\n"
-            "       cohort checkpoint convert IN OUT\n\n"
-            "  show      the tensors of a file: dtype, shape, bytes and name\n"
-            "  diff      tensors that are in one file alone, or differ, and by how much\n"
-            "  convert   write the tensors to OUT, which ends with .safetensors or .npz\n\n"
-            "A file is a safetensors file, an .npz archive, the prefix of a TensorFlow checkpoint,\n"
-            "or a folder with TensorFlow's file `checkpoint`, which names the latest one.\n\n"
-            "  --help    this text\n"
-            "  --        the rest are files, even if a name begins with -\n\n"
-            "Exit status: 0 on success, 1 if files differ, or cannot be read or written, 2 for\n"
-            "wrong arguments.\n");
+    fprintf(
+        out,
+        "usage: cohort checkpoint show FILE\n"
+        "       cohort checkpoint diff A B\n"
+        "       cohort checkpoint convert IN OUT\n\n"
+        "  show      the tensors of a file: dtype, shape, bytes and name\n"
+        "  diff      tensors that are in one file alone, or differ, and by how much\n"
+        "  convert   write the tensors to OUT, which ends with .safetensors or .npz\n\n"
+        "A file is a safetensors file, an .npz archive, the prefix of a TensorFlow checkpoint,\n"
+        "or a folder with TensorFlow's file `checkpoint`, which names the latest one.\n\n"
+        "  --help    this text\n"
+        "  --        the rest are files, even if a name begins with -\n\n"
+        "Exit status: 0 on success, 1 if files differ, or cannot be read or written, 2 for\n"
+        "wrong arguments.\n");
     return out == stdout ? 0 : 2;
 }
 
