@@ -116,7 +116,8 @@ CO_API co_value              *co_tensor_file_metadata(co_context *ctx, co_tensor
  * Returns:  a tensor, or NULL with CO_NOT_FOUND, CO_DATA_LOSS, CO_UNIMPLEMENTED, CO_OUT_OF_RANGE.
  */
 CO_API co_value *co_tensor_file_read(co_context *ctx, co_tensor_file *file, const char *name);
-/** The same by number, which also finds names that hold zero bytes. */
+/** co_tensor_file_read by number, which also finds names that hold zero bytes. Waits and returns
+ * like it. */
 CO_API co_value *co_tensor_file_read_entry(co_context *ctx, co_tensor_file *file, size_t i);
 /**
  * A part of one tensor: size[d] elements from begin[d] on along every dimension; size -1 means all
@@ -199,7 +200,8 @@ typedef struct co_tensor_write_options {
  */
 CO_API co_code co_save_safetensors(co_context *ctx, const char *path, co_value *tensors,
                                    co_value *metadata, const co_tensor_write_options *options);
-/** All tensors of a safetensors file by name: co_tensor_file_open, read_all and close. */
+/** All tensors of a safetensors file by name. Waits and returns like co_tensor_file_open and
+ * co_tensor_file_read_all. */
 CO_API co_value *co_load_safetensors(co_context *ctx, const char *path);
 /**
  * Write a dict of tensors as an .npz archive, not compressed, as numpy.savez does; numpy.load and

@@ -913,6 +913,46 @@ CO_TEST(a_file_without_objects_has_no_graph, "")
     CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "object graph");
 }
 
+/* Nothing happens without a context, or on one that has an error. */
+CO_TEST(calls_on_a_context_with_an_error_do_nothing, "")
+{
+    char            path[FILES_PATH];
+    co_tensor_file *file = co_tensor_file_open(ctx, files_golden("ckpt_good", path), NULL);
+    co_value       *none = co_dict(ctx, NULL, NULL, 0);
+
+    CO_EXPECT_NOT_NULL(file);
+    co_item_int(ctx, none);
+    for (int i = 0; i < 2; ++i) {
+        co_context *c = i == 0 ? ctx : NULL;
+
+        CO_EXPECT_NULL(co_tensor_file_open(c, path, NULL));
+        CO_EXPECT_NULL(co_tensor_file_about(c, file));
+        CO_EXPECT_NULL(co_tensor_file_entry(c, file, 0));
+        CO_EXPECT_NULL(co_tensor_file_find(c, file, "a"));
+        CO_EXPECT_NULL(co_tensor_file_metadata(c, file));
+        CO_EXPECT_NULL(co_tensor_file_read(c, file, "a"));
+        CO_EXPECT_NULL(co_tensor_file_read_entry(c, file, 0));
+        CO_EXPECT_NULL(co_tensor_file_read_slice(c, file, "a", NULL, NULL, 0));
+        CO_EXPECT_NULL(co_tensor_file_restore(c, file, "a", CO_FLOAT32, ""));
+        CO_EXPECT_NULL(co_tensor_file_read_all(c, file));
+        CO_EXPECT_NULL(co_tensor_file_object_graph(c, file));
+        CO_EXPECT_NULL(co_tf_checkpoint_state(c, path));
+        CO_EXPECT_NULL(co_load_safetensors(c, path));
+        CO_EXPECT_TRUE(co_tensor_file_close(c, file) != CO_OK);
+        CO_EXPECT_TRUE(co_save_safetensors(c, path, none, NULL, NULL) != CO_OK);
+        CO_EXPECT_TRUE(co_save_npz(c, path, none, NULL) != CO_OK);
+    }
+    co_clear(ctx);
+    CO_EXPECT_NULL(co_tensor_file_read(ctx, NULL, "a"));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "file");
+    CO_EXPECT_NULL(co_tensor_file_read(ctx, (co_tensor_file *)none, "a"));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "file");
+    CO_EXPECT_NULL(co_tensor_file_read(ctx, file, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "name");
+    CO_EXPECT_CODE(co_tensor_file_close(ctx, file), CO_OK);
+    CO_EXPECT_CODE(co_tensor_file_close(ctx, file), CO_OK);
+}
+
 /* --- memory --- */
 
 static bool
