@@ -122,13 +122,14 @@ read_children(co_context *ctx, coi_wire node)
     size_t             n = count_messages(ctx, node, 1), done = 0;
     size_t             nbytes = n * (sizeof(char *) + sizeof(co_value *));
     co_value         **items = coi_small_alloc(&ctx->heap, nbytes > 0 ? nbytes : 1), *dict = NULL;
-    const char       **names = (const char **)(items + n);
+    const char       **names;
     coi_wire           message;
 
     if (items == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu children of an object", n);
         return NULL;
     }
+    names = (const char **)(items + n);
     while (done < n && next_message(ctx, &node, 1, &message)) {
         co_value *name = read_field(ctx, message, &local_name);
         size_t    length = 0;
