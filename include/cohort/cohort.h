@@ -25,6 +25,7 @@
  *   losses.h    losses, and means over the examples of a step
  *   metrics.h   metrics: numbers about the examples seen so far
  *   train.h     optimizers
+ *   tensor_files.h  safetensors, .npz weights, TensorFlow's checkpoints
  *   dlpack.h    exchange with other libraries
  *   aliases.h   the documents' experimental and older names
  *
@@ -65,6 +66,7 @@
 #include <cohort/flight_recorder.h>
 #include <cohort/runtime_checks.h>
 #include <cohort/strategy.h>
+#include <cohort/tensor_files.h>
 #include <cohort/train.h>
 #include <cohort/value.h>
 #include <cohort/variable.h>

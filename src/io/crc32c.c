@@ -15,8 +15,8 @@
 #include <string.h>
 
 /* One nibble at a time: 64 bytes of table, and no speed to lose where hardware helps. */
-uint32_t
-coi_crc32c_plain(const void *bytes, size_t nbytes)
+static uint32_t
+extend_plain(uint32_t crc, const void *bytes, size_t nbytes)
 {
     static const uint32_t table[16] = {
         0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3,
@@ -24,14 +24,20 @@ coi_crc32c_plain(const void *bytes, size_t nbytes)
         0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75,
     };
     const uint8_t *at = bytes;
-    uint32_t       crc = ~0u;
 
+    crc = ~crc;
     for (size_t i = 0; i < nbytes; ++i) {
         crc ^= at[i];
         crc = (crc >> 4) ^ table[crc & 15];
         crc = (crc >> 4) ^ table[crc & 15];
     }
     return ~crc;
+}
+
+uint32_t
+coi_crc32c_plain(const void *bytes, size_t nbytes)
+{
+    return extend_plain(0, bytes, nbytes);
 }
 
 #if defined(__x86_64__)
@@ -136,9 +142,9 @@ add_stretches(uint64_t crc, const uint8_t **bytes, size_t *nbytes)
 
 #ifdef HAS_INSTRUCTIONS
 WITH_INSTRUCTIONS static uint32_t
-crc32c_fast(const uint8_t *at, size_t nbytes)
+extend_fast(uint32_t before, const uint8_t *at, size_t nbytes)
 {
-    uint64_t crc = add_stretches(~0u, &at, &nbytes);
+    uint64_t crc = add_stretches(~before, &at, &nbytes);
 
     for (; nbytes >= 8; nbytes -= 8, at += 8)
         crc = add_word(crc, at);
@@ -149,13 +155,46 @@ crc32c_fast(const uint8_t *at, size_t nbytes)
 #endif
 
 uint32_t
-coi_crc32c(const void *bytes, size_t nbytes)
+coi_crc32c_extend(uint32_t crc, const void *bytes, size_t nbytes)
 {
 #ifdef HAS_INSTRUCTIONS
     if (HAS_INSTRUCTIONS())
-        return crc32c_fast(bytes, nbytes);
+        return extend_fast(crc, bytes, nbytes);
 #endif
-    return coi_crc32c_plain(bytes, nbytes);
+    return extend_plain(crc, bytes, nbytes);
+}
+
+uint32_t
+coi_crc32c(const void *bytes, size_t nbytes)
+{
+    return coi_crc32c_extend(0, bytes, nbytes);
+}
+
+/* The product of two reflected polynomials modulo that of the checksum. */
+static uint32_t
+multiply(uint32_t a, uint32_t b)
+{
+    uint32_t product = 0;
+
+    for (; a != 0; a <<= 1) {
+        if ((a & 0x80000000u) != 0)
+            product ^= b;
+        b = (b & 1) != 0 ? b >> 1 ^ 0x82f63b78u : b >> 1;
+    }
+    return product;
+}
+
+uint32_t
+coi_crc32c_join(uint32_t first, uint32_t second, uint64_t second_nbytes)
+{
+    uint32_t shift = 0x80000000u, power = 0x00800000u; /* x^0 and x^8 */
+
+    for (; second_nbytes > 0; second_nbytes >>= 1) {
+        if ((second_nbytes & 1) != 0)
+            shift = multiply(shift, power);
+        power = multiply(power, power);
+    }
+    return multiply(first, shift) ^ second;
 }
 
 uint32_t

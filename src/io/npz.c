@@ -6,7 +6,8 @@
  */
 #include <cohort/files.h>
 
-#include "io/npy.h"
+#include "io/crc32.h"
+#include "io/npz.h"
 #include "io/options.h"
 
 #include "config.h"
@@ -18,21 +19,9 @@
 #define END64_BYTES     56
 #define DIRECTORY_BYTES 46 /* of an entry, without its name */
 #define LOCAL_BYTES     30 /* of the head of a member, the same */
-#define MAX_NAME        512
 
-typedef struct member {
-    char     name[MAX_NAME];
-    unsigned method, flags;
-    uint32_t crc;
-    /* as the file says; read_member gives none that lies outside of it */
-    uint64_t packed, size, offset;
-} member;
-
-typedef struct archive {
-    co_context *ctx;
-    coi_source  source;
-    int64_t     directory, num_members;
-} archive;
+typedef coi_npz_member  member;
+typedef coi_npz_archive archive;
 
 static uint32_t
 get16(const uint8_t *at)
@@ -110,7 +99,7 @@ take_directory(archive *a, uint64_t directory, uint64_t num_members, int64_t at,
 }
 
 static co_code
-open_archive(archive *a, co_error_info *err)
+find_directory(archive *a, co_error_info *err)
 {
     uint8_t end[END_BYTES], locator[LOCATOR_BYTES], end64[END64_BYTES];
     int64_t at;
@@ -158,9 +147,23 @@ take_large_sizes(member *m, const uint8_t *extra, size_t n)
         }
 }
 
-/* The entry of the directory at *at, which moves to the next. */
-static co_code
-read_member(archive *a, int64_t *at, member *m, co_error_info *err)
+co_code
+coi_npz_open(archive *a, coi_memory *memory, const char *path, co_error_info *err)
+{
+    co_code rc;
+
+    a->memory = memory;
+    rc = coi_source_open(&a->source, memory, path, CO_COMPRESSION_NONE, 4096, err);
+    if (rc != CO_OK)
+        return rc;
+    rc = find_directory(a, err);
+    if (rc != CO_OK)
+        coi_source_close(&a->source);
+    return rc;
+}
+
+co_code
+coi_npz_next(archive *a, int64_t *at, member *m, co_error_info *err)
 {
     uint8_t entry[DIRECTORY_BYTES], local[LOCAL_BYTES], extra[256];
     size_t  name, more;
@@ -178,7 +181,7 @@ read_member(archive *a, int64_t *at, member *m, co_error_info *err)
     m->offset = get32(entry + 42);
     name = get16(entry + 28);
     more = get16(entry + 30);
-    if (name >= MAX_NAME)
+    if (name >= COI_NPZ_NAME)
         return refuse(err, "the name of a member is too long");
     rc = read_at(a, (uint64_t)*at + DIRECTORY_BYTES, m->name, name, err);
     m->name[name] = '\0';
@@ -250,9 +253,7 @@ read_stream(void *user, void *bytes, size_t n, co_error_info *err)
         coi_npy_unreadable(err);
         return -1;
     }
-#if COI_HAVE_ZLIB
-    s->crc = coi_crc32(s->crc, bytes, (size_t)got);
-#endif
+    s->crc = coi_zip_crc32(s->crc, bytes, (size_t)got);
     s->left -= got;
     return got;
 }
@@ -261,7 +262,6 @@ read_stream(void *user, void *bytes, size_t n, co_error_info *err)
 static co_code
 check_rest(stream *s, co_error_info *err)
 {
-#if COI_HAVE_ZLIB
     char rest[512];
 
     while (s->left > 0) {
@@ -274,8 +274,6 @@ check_rest(stream *s, co_error_info *err)
     }
     if (s->crc != s->m->crc)
         return refuse(err, "the checksum of a member is wrong");
-#endif
-    (void)s, (void)err;
     return CO_OK;
 }
 
@@ -289,7 +287,7 @@ open_stream(stream *s, co_error_info *err)
     if (s->m->method != 8)
         return refuse(err, "a member is compressed by a method other than deflate");
 #if COI_HAVE_ZLIB
-    return coi_inflater_open(&s->a->ctx->runtime->memory, COI_STREAM_RAW, &s->inflater, err);
+    return coi_inflater_open(s->a->memory, COI_STREAM_RAW, &s->inflater, err);
 #else
     return coi_error(err, CO_UNIMPLEMENTED,
                      "an array is compressed, and this library was built without zlib; build it "
@@ -297,8 +295,24 @@ open_stream(stream *s, co_error_info *err)
 #endif
 }
 
-static co_value *
-read_array(archive *a, const member *m, co_error_info *err)
+co_code
+coi_npz_head(archive *a, const member *m, coi_npy_head *head, co_error_info *err)
+{
+    stream        s = { a, m, (int64_t)m->packed, (int64_t)m->size, 0, NULL, false };
+    coi_npy_input input = { read_stream, &s, (int64_t)m->size };
+
+    if (open_stream(&s, err) != CO_OK)
+        return err->code;
+    coi_source_seek(&a->source, (int64_t)m->offset);
+    coi_npy_head_read(&input, head, err);
+#if COI_HAVE_ZLIB
+    coi_inflater_close(s.inflater);
+#endif
+    return err->code;
+}
+
+co_value *
+coi_npz_read(co_context *ctx, archive *a, const member *m, co_error_info *err)
 {
     stream        s = { a, m, (int64_t)m->packed, (int64_t)m->size, 0, NULL, false };
     coi_npy_input input = { read_stream, &s, (int64_t)m->size };
@@ -309,9 +323,9 @@ read_array(archive *a, const member *m, co_error_info *err)
         return NULL;
     coi_source_seek(&a->source, (int64_t)m->offset);
     if (coi_npy_head_read(&input, &head, err) == CO_OK)
-        array = coi_npy_data_read(a->ctx, &input, &head, err);
+        array = coi_npy_data_read(ctx, &input, &head, err);
     if (array != NULL && check_rest(&s, err) != CO_OK) {
-        coi_unref(&a->ctx->heap, array);
+        coi_unref(&ctx->heap, array);
         array = NULL;
     }
 #if COI_HAVE_ZLIB
@@ -322,9 +336,8 @@ read_array(archive *a, const member *m, co_error_info *err)
 
 /* --- the map --- */
 
-/* "x.npy" is the array x. */
-static void
-cut_suffix(char *name)
+void
+coi_npz_cut_suffix(char *name)
 {
     size_t n = strlen(name);
 
@@ -333,12 +346,12 @@ cut_suffix(char *name)
 }
 
 static co_value *
-read_arrays(archive *a, co_error_info *err)
+read_arrays(co_context *ctx, archive *a, co_error_info *err)
 {
-    coi_heap  *heap = &a->ctx->heap;
+    coi_heap  *heap = &ctx->heap;
     int64_t    at = a->directory;
     size_t     n = (size_t)a->num_members, done = 0;
-    size_t     each = sizeof(char *) + sizeof(co_value *) + MAX_NAME, nbytes = (n + 1) * each;
+    size_t     each = sizeof(char *) + sizeof(co_value *) + COI_NPZ_NAME, nbytes = (n + 1) * each;
     char     **names = n < PTRDIFF_MAX / each ? coi_small_alloc(heap, nbytes) : NULL;
     co_value **items, *map = NULL;
     char      *text;
@@ -350,14 +363,15 @@ read_arrays(archive *a, co_error_info *err)
     }
     items = (co_value **)(names + n + 1);
     text = (char *)(items + n + 1);
-    for (; done < n && err->code == CO_OK; ++done, text += MAX_NAME) {
-        if (read_member(a, &at, &m, err) != CO_OK || (items[done] = read_array(a, &m, err)) == NULL)
+    for (; done < n && err->code == CO_OK; ++done, text += COI_NPZ_NAME) {
+        if (coi_npz_next(a, &at, &m, err) != CO_OK ||
+            (items[done] = coi_npz_read(ctx, a, &m, err)) == NULL)
             break;
-        cut_suffix(m.name);
-        names[done] = memcpy(text, m.name, sizeof(m.name));
+        coi_npz_cut_suffix(m.name);
+        names[done] = memcpy(text, m.name, COI_NPZ_NAME);
     }
     if (err->code == CO_OK)
-        map = co_dict(a->ctx, (const char *const *)names, items, n);
+        map = co_dict(ctx, (const char *const *)names, items, n);
     while (done > 0)
         coi_unref(heap, items[--done]);
     coi_small_free(heap, names, nbytes);
@@ -367,7 +381,7 @@ read_arrays(archive *a, co_error_info *err)
 co_value *
 co_load_npz(co_context *ctx, const char *path)
 {
-    archive       a = { .ctx = ctx };
+    archive       a = { .directory = 0 };
     co_error_info err = { .code = CO_OK };
     co_value     *map = NULL;
 
@@ -379,8 +393,9 @@ co_load_npz(co_context *ctx, const char *path)
         coi_failed(ctx);
         return NULL;
     }
-    if (open_archive(&a, &err) == CO_OK)
-        map = read_arrays(&a, &err);
+    a.memory = &ctx->runtime->memory;
+    if (find_directory(&a, &err) == CO_OK)
+        map = read_arrays(ctx, &a, &err);
     coi_source_close(&a.source);
     if (err.code != CO_OK)
         coi_fail(ctx, err.code, "'%s': %s", path, err.message);

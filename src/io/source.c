@@ -27,7 +27,7 @@ coi_system_error(co_error_info *err, const char *what, const char *path, int num
         { ENOSPC, CO_RESOURCE_EXHAUSTED }, { EDQUOT, CO_RESOURCE_EXHAUSTED },
         { EMFILE, CO_RESOURCE_EXHAUSTED }, { ENFILE, CO_RESOURCE_EXHAUSTED },
         { ENOMEM, CO_RESOURCE_EXHAUSTED }, { ENAMETOOLONG, CO_INVALID_ARGUMENT },
-        { EEXIST, CO_ALREADY_EXISTS },
+        { EEXIST, CO_ALREADY_EXISTS },     { EFBIG, CO_RESOURCE_EXHAUSTED },
     };
     co_code code = CO_UNKNOWN;
     char    text[80];
@@ -49,8 +49,8 @@ coi_write_all(int fd, const char *path, const void *bytes, size_t nbytes, co_err
 
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0)
-            return coi_system_error(err, "write to", path, errno);
+        if (n <= 0) /* nothing was written, and no reason given: no disk does that for long */
+            return coi_system_error(err, "write to", path, n < 0 ? errno : ENOSPC);
         at += n;
         nbytes -= (size_t)n;
     }

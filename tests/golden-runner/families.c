@@ -44,6 +44,7 @@ const golden_family golden_families[] = {
     { "functions", golden_run_functions },
     { "losses", golden_run_losses },
     { "metrics", golden_run_metrics },
+    { "checkpoints", golden_run_checkpoints },
 };
 const size_t golden_num_families = sizeof(golden_families) / sizeof(golden_families[0]);
 

@@ -112,12 +112,66 @@ report_broken(totals *all, const char *name)
     printf("%s: 0 passed, 1 failed\n", name);
 }
 
+/*
+ * jansson has no integers of 2^63 and more, which are elements of uint64. They become the int64 of
+ * the same bits, which is also what write.c makes of an element. A copy, which the caller frees.
+ */
+static char *
+wrap_large_integers(const char *at, size_t nbytes)
+{
+    char *out = malloc(2 * nbytes + 1), *to = out;
+    bool  in_string = false;
+
+    while (out != NULL && *at != '\0') {
+        bool               is_number = !in_string && (*at == '-' || (*at >= '0' && *at <= '9'));
+        const char        *begin = at;
+        unsigned long long number;
+
+        if (!is_number) {
+            if (*at == '"')
+                in_string = !in_string;
+            if (in_string && *at == '\\' && at[1] != '\0')
+                *to++ = *at++;
+            *to++ = *at++;
+            continue;
+        }
+        at += strspn(at, "+-.0123456789eE");
+        errno = 0;
+        number = strtoull(begin, NULL, 10);
+        if (strspn(begin, "0123456789") == (size_t)(at - begin) && errno == 0 && number > INT64_MAX)
+            to += sprintf(to, "%lld", (long long)number);
+        else
+            to = (char *)memcpy(to, begin, (size_t)(at - begin)) + (at - begin);
+    }
+    if (out != NULL)
+        *to = '\0';
+    return out;
+}
+
+/* All of a file; the caller frees. NULL if it cannot be read, or is not what it was. */
+static char *
+read_text(const char *path, size_t nbytes)
+{
+    FILE *file = fopen(path, "rb");
+    char *bytes = malloc(nbytes + 1), *text = NULL;
+
+    if (file != NULL && bytes != NULL && fread(bytes, 1, nbytes, file) == nbytes) {
+        bytes[nbytes] = '\0';
+        text = wrap_large_integers(bytes, nbytes);
+    }
+    free(bytes);
+    if (file != NULL)
+        fclose(file);
+    return text;
+}
+
 static json_t *
 load_file(const char *path)
 {
     json_error_t error;
     json_t      *root;
     struct stat  info;
+    char        *text;
 
     if (stat(path, &info) != 0) {
         fprintf(stderr, "golden: cannot read '%s': %s\n", path, strerror(errno));
@@ -127,7 +181,13 @@ load_file(const char *path)
         fprintf(stderr, "golden: '%s' is not a file\n", path);
         return NULL;
     }
-    root = json_load_file(path, JSON_ALLOW_NUL, &error);
+    text = read_text(path, (size_t)info.st_size);
+    root = text != NULL ? json_loads(text, JSON_ALLOW_NUL, &error) : NULL;
+    free(text);
+    if (text == NULL) {
+        fprintf(stderr, "golden: cannot read '%s': %s\n", path, strerror(errno));
+        return NULL;
+    }
     if (root == NULL) {
         fprintf(stderr, "golden: '%s' is not JSON: line %d, column %d: %s\n", path, error.line,
                 error.column, error.text);

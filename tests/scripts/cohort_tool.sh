@@ -57,6 +57,29 @@ expect 2 '^usage: ' "$cohort"
 expect 2 "argument '--yaml' is unknown" "$cohort" info --yaml
 
 golden=$source/tests/golden/records
+expect 0 '^float32 +\[2,3\] +24 +net/w/' "$cohort" checkpoint show "$golden/ckpt_object"
+expect 0 '^tensor bundle: 11 tensors' "$cohort" checkpoint show "$golden/ckpt_object.index"
+expect 0 'other$' "$cohort" checkpoint show "$golden/ckpt_sliced"
+expect 0 'saved in 2 slices' "$cohort" checkpoint show "$golden/ckpt_sliced"
+expect 0 '^metadata +format: pt$' "$cohort" checkpoint show "$golden/ckpt_st_metadata.safetensors"
+expect 0 '^npz: 4 tensors' "$cohort" checkpoint show -- "$golden/bundle.npz"
+expect 1 'no tensor bundle of that prefix' "$cohort" checkpoint show "$scratch/nowhere"
+expect 1 'checksum of a block is wrong' "$cohort" checkpoint show "$golden/ckpt_d_index_block_crc"
+expect 0 "left out: '_CHECKPOINTABLE_OBJECT_GRAPH', of string" "$cohort" checkpoint convert "$golden/ckpt_object" "$scratch/a.safetensors"
+expect 1 '^net/names/.*: only in ' "$cohort" checkpoint diff "$golden/ckpt_object" "$scratch/a.safetensors"
+"$cohort" checkpoint convert "$scratch/a.safetensors" "$scratch/a.npz"
+expect 0 '^npz: 9 tensors' "$cohort" checkpoint show "$scratch/a.npz"
+expect 1 'bfloat16 \[3\] and float32 \[3\]' "$cohort" checkpoint diff "$scratch/a.safetensors" "$scratch/a.npz"
+expect 0 '^the same 9 tensors$' "$cohort" checkpoint diff "$scratch/a.safetensors" "$scratch/a.safetensors"
+header='{"x":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}'
+printf "\\x$(printf %02x ${#header})\\0\\0\\0\\0\\0\\0\\0%s\\1\\2\\3" "$header" >"$scratch/x1"
+printf "\\x$(printf %02x ${#header})\\0\\0\\0\\0\\0\\0\\0%s\\1\\7\\4" "$header" >"$scratch/x2"
+expect 1 '^x: 2 elements differ, by 5 at most$' "$cohort" checkpoint diff "$scratch/x1" "$scratch/x2"
+expect 1 'must end with .safetensors or .npz' "$cohort" checkpoint convert "$scratch/a.npz" "$scratch/a.pt"
+expect 2 '2 files are named; it takes 1' "$cohort" checkpoint show a b
+expect 2 "no action 'read'" "$cohort" checkpoint read a
+expect 2 "argument '--all' is unknown" "$cohort" checkpoint show --all a
+expect 0 '^usage: ' "$cohort" checkpoint --help
 expect 0 '^ +5 records +3[0-9]+ bytes +0 to 300 .*plain.tfrecord$' "$cohort" records list "$golden/plain.tfrecord"
 expect 0 '^2$' "$cohort" records count "$golden/large.tfrecord"
 expect 0 '^1: $' "$cohort" records print "$golden/plain.tfrecord"

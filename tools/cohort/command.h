@@ -19,6 +19,7 @@ typedef struct command {
     command_fn  run;
 } command;
 
+int checkpoint_command(int argc, char **argv);
 int info_command(int argc, char **argv);
 int ops_command(int argc, char **argv);
 int records_command(int argc, char **argv);

@@ -10,6 +10,7 @@ static int help_command(int argc, char **argv);
 static int version_command(int argc, char **argv);
 
 static const command commands[] = {
+    { "checkpoint", "ACTION FILE...", "files of tensors: show, diff, convert", checkpoint_command },
     { "info", "[--json]", "version, build, libraries, devices and settings", info_command },
     { "ops", "[NAME... | --markdown]", "the operators and their arguments", ops_command },
     { "records", "ACTION FILE...", "TFRecord files: list, verify, count, print, write",
