@@ -32,12 +32,12 @@ make_component(co_context *ctx, const coi_variable_spec *whole, co_value *beside
 }
 
 static co_value *
-make_distributed(co_context *ctx, coi_variable_spec *spec, const coi_variable *like, co_value *type)
+make_distributed(co_context *ctx, const coi_variable_spec *spec, const coi_variable *like,
+                 co_value *type)
 {
     co_value *parts[COI_MAX_LOCAL_REPLICAS], *slot = NULL;
     size_t    n = like->num_components, made = 0;
 
-    spec->synchronization = CO_SYNC_ON_WRITE;
     while (made < n &&
            (parts[made] = make_component(ctx, spec, like->components[made], made, type)) != NULL)
         ++made;
@@ -49,13 +49,19 @@ make_distributed(co_context *ctx, coi_variable_spec *spec, const coi_variable *l
 }
 
 co_value *
-coi_slot_variable(co_context *ctx, co_value *variable, const char *name)
+coi_slot_variable(co_context *ctx, co_value *variable, const char *name,
+                  co_synchronization synchronization)
 {
     const coi_variable *like = variable->u.variable;
     coi_variable_spec   spec = { .name = name, .strategy = like->strategy, .made_at = ctx->site };
     co_value           *type, *slot = NULL;
 
     co_block_begin(ctx);
+    if (like->components != NULL) {
+        spec.synchronization = synchronization;
+        spec.aggregation =
+            synchronization == CO_SYNC_ON_READ ? CO_AGGREGATION_SUM : CO_AGGREGATION_NONE;
+    }
     type = coi_spec(ctx, (co_dtype)like->dtype, like->shape.dims, like->shape.ndim);
     if (type != NULL)
         slot = like->components != NULL

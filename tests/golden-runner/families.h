@@ -22,6 +22,8 @@ void golden_run_tpu(golden_case *c);
 void golden_run_topology(golden_case *c);
 void golden_run_seeds(golden_case *c);
 void golden_run_functions(golden_case *c);
+void golden_run_optimizers(golden_case *c);
+void golden_run_train(golden_case *c);
 
 /* Whether the case is one of deferred-graph mode. */
 bool golden_is_graph(golden_case *c);

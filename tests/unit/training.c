@@ -223,9 +223,9 @@ CO_TEST(adam_follows_its_formula, "")
         double          weights[NUM_WEIGHTS];
     } cases[] = {
         { CO_ADAM_OPTIONS_INIT, { 0.998274188418, -1.999684339568, 2.998619252118 } },
-        { { sizeof(co_adam_options), 0.1, 0.9, 0.99, 0.01, 0 },
+        { { sizeof(co_adam_options), 0.1, 0.9, 0.99, 0.01, 0, false },
           { 0.856461266610, -1.974567877083, 2.937207992041 } },
-        { { sizeof(co_adam_options), 0.1, 0.9, 0.99, 0.01, 0.1 },
+        { { sizeof(co_adam_options), 0.1, 0.9, 0.99, 0.01, 0.1, false },
           { 0.829209922261, -1.916625025841, 2.848112343128 } },
     };
 
@@ -453,12 +453,12 @@ CO_TEST(adam_refuses_numbers_that_cannot_be, "")
         co_adam_options options;
         const char     *part;
     } bad[] = {
-        { { sizeof(co_adam_options), NAN, 0.9, 0.9, 1e-7, 0 }, "learning_rate is nan" },
-        { { sizeof(co_adam_options), 1, 1, 0.9, 1e-7, 0 }, "beta_1 is 1" },
-        { { sizeof(co_adam_options), 1, 0.9, -1, 1e-7, 0 }, "beta_2 -1" },
-        { { sizeof(co_adam_options), 1, 0.9, 0.9, -2, 0 }, "epsilon is -2" },
-        { { sizeof(co_adam_options), 1, 0.9, 0.9, INFINITY, 0 }, "epsilon is inf" },
-        { { sizeof(co_adam_options), 1, 0.9, 0.9, 1e-7, INFINITY }, "weight_decay inf" },
+        { { sizeof(co_adam_options), NAN, 0.9, 0.9, 1e-7, 0, false }, "learning_rate is nan" },
+        { { sizeof(co_adam_options), 1, 1, 0.9, 1e-7, 0, false }, "beta_1 is 1" },
+        { { sizeof(co_adam_options), 1, 0.9, -1, 1e-7, 0, false }, "beta_2 -1" },
+        { { sizeof(co_adam_options), 1, 0.9, 0.9, -2, 0, false }, "epsilon is -2" },
+        { { sizeof(co_adam_options), 1, 0.9, 0.9, INFINITY, 0, false }, "epsilon is inf" },
+        { { sizeof(co_adam_options), 1, 0.9, 0.9, 1e-7, INFINITY, false }, "weight_decay inf" },
     };
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
