@@ -22,6 +22,7 @@
  *   flight_recorder.h  the flight recorder: where replicas and processes waited for each other
  *   dataset.h   datasets, distribution, iteration
  *   files.h     record, text and array files, tf.Example
+ *   schedule.h  learning rates by the number of updates
  *   train.h     losses, optimizers
  *   dlpack.h    exchange with other libraries
  *   aliases.h   the documents' experimental and older names
@@ -60,6 +61,7 @@
 #include <cohort/ops.h>
 #include <cohort/flight_recorder.h>
 #include <cohort/runtime_checks.h>
+#include <cohort/schedule.h>
 #include <cohort/strategy.h>
 #include <cohort/train.h>
 #include <cohort/value.h>

@@ -59,8 +59,8 @@ coi_slot_variable(co_context *ctx, co_value *variable, const char *name,
     co_block_begin(ctx);
     if (like->components != NULL) {
         spec.synchronization = synchronization;
-        spec.aggregation =
-            synchronization == CO_SYNC_ON_READ ? CO_AGGREGATION_SUM : CO_AGGREGATION_NONE;
+        spec.aggregation = synchronization == CO_SYNC_ON_READ ? CO_AGGREGATION_SUM
+                                                              : CO_AGGREGATION_NONE;
     }
     type = coi_spec(ctx, (co_dtype)like->dtype, like->shape.dims, like->shape.ndim);
     if (type != NULL)

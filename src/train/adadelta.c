@@ -16,10 +16,11 @@ check(co_context *ctx, const void *options)
     if (isfinite(o->learning_rate) && coi_is_part(o->rho) && isfinite(o->epsilon) &&
         o->epsilon >= 0)
         return true;
-    coi_fail(ctx, CO_VALUE_ERROR,
-             "learning_rate is %g (it must be finite), rho is %g (it must be in [0, 1]), epsilon is "
-             "%g (it must be finite and not negative)",
-             o->learning_rate, o->rho, o->epsilon);
+    coi_fail(
+        ctx, CO_VALUE_ERROR,
+        "learning_rate is %g (it must be finite), rho is %g (it must be in [0, 1]), epsilon is "
+        "%g (it must be finite and not negative)",
+        o->learning_rate, o->rho, o->epsilon);
     return false;
 }
 

@@ -50,7 +50,7 @@ static void
 prepare(const void *options, int64_t step, double learning_rate, co_dtype dtype, double *numbers)
 {
     const co_adam_options *o = options;
-    const double rest_1 = coi_one_less_power(o->beta_1, step, dtype);
+    const double           rest_1 = coi_one_less_power(o->beta_1, step, dtype);
     const double root_2 = coi_rounded(dtype, sqrt(coi_one_less_power(o->beta_2, step, dtype)));
     const double rate = coi_rounded(dtype, coi_rounded(dtype, learning_rate) * root_2);
 

@@ -428,10 +428,11 @@ may_update(co_context *ctx, co_optimizer *optimizer)
     atomic_store(&optimizer->is_used, true);
     if (!atomic_load(&optimizer->is_swapped))
         return true;
-    coi_fail(ctx, CO_FAILED_PRECONDITION,
-             "the averages of %s stand in place of the weights; co_optimizer_swap_averages puts the "
-             "weights back",
-             optimizer->name);
+    coi_fail(
+        ctx, CO_FAILED_PRECONDITION,
+        "the averages of %s stand in place of the weights; co_optimizer_swap_averages puts the "
+        "weights back",
+        optimizer->name);
     return false;
 }
 
@@ -538,9 +539,9 @@ static bool
 is_split(co_context *ctx, const coi_pairs *p)
 {
     const coi_common *common = &p->optimizer->common;
-    bool ok = p->sum && common->accumulation_steps == 1 && !common->clip_before_sum &&
-              coi_in_replica(ctx) && ctx->mode.num_replicas > 1 &&
-              ctx->mode.update_id < 0 && !ctx->recording && !coi_in_graph(ctx);
+    bool              ok = p->sum && common->accumulation_steps == 1 && !common->clip_before_sum &&
+              coi_in_replica(ctx) && ctx->mode.num_replicas > 1 && ctx->mode.update_id < 0 &&
+              !ctx->recording && !coi_in_graph(ctx);
 
     for (size_t i = 0; ok && i < p->n; ++i)
         ok = is_known_to_fit(p->variables[i]->u.variable, p->gradients[i]);
@@ -633,8 +634,7 @@ capture_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
         coi_tape_spend(ctx);
         return ctx->error.code;
     }
-    if (optimizer->common.loss_scale > 0 &&
-        (loss = coi_scale_loss(ctx, optimizer, loss)) == NULL) {
+    if (optimizer->common.loss_scale > 0 && (loss = coi_scale_loss(ctx, optimizer, loss)) == NULL) {
         coi_tape_spend(ctx);
         return ctx->error.code;
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the options of an optimizer do to gradients on the way to the update: accumulation, clipping,
- * the check for numbers that are not finite. A gradient that is one tensor is only measured here:
- * the update itself multiplies and clips it, in the pass that it makes anyhow. Indexed slices are
- * clipped here, each occurrence of a row by itself, as Keras does.
+ * What the options of an optimizer do to gradients on the way to the update: accumulation,
+ * clipping, the check for numbers that are not finite. A gradient that is one tensor is only
+ * measured here: the update itself multiplies and clips it, in the pass that it makes anyhow.
+ * Indexed slices are clipped here, each occurrence of a row by itself, as Keras does.
  */
 #include "train/apply.h"
 
@@ -170,8 +170,7 @@ coi_clip_items(co_context *ctx, const co_optimizer *optimizer, coi_update_item *
 
     for (size_t i = 0; i < n; ++i) {
         items[i].factor = factor;
-        items[i].limit =
-            is_clipped && common->clipping == COI_CLIP_VALUE ? common->clip : HUGE_VAL;
+        items[i].limit = is_clipped && common->clipping == COI_CLIP_VALUE ? common->clip : HUGE_VAL;
         if (items[i].gradient == NULL || !is_clipped ||
             (!is_global && common->clipping != COI_CLIP_NORM))
             continue;
@@ -186,7 +185,8 @@ coi_clip_items(co_context *ctx, const co_optimizer *optimizer, coi_update_item *
     return ctx->error.code == CO_OK;
 }
 
-/* A gradient with each of its elements multiplied and clipped; of slices, those of each occurrence. */
+/* A gradient with each of its elements multiplied and clipped; of slices, those of each occurrence.
+ */
 static co_value *
 clipped(co_context *ctx, co_value *gradient, double factor, double limit)
 {
@@ -245,9 +245,9 @@ coi_clip_before_sum(co_context *ctx, const coi_pairs *p, double factor)
             continue;
         if (common->clipping == COI_CLIP_NORM)
             share = share_for(norm_of(ctx, p->gradients[i]) * factor, common->clip);
-        p->gradients[i] =
-            clipped(ctx, p->gradients[i], share,
-                    common->clipping == COI_CLIP_VALUE ? common->clip / factor : HUGE_VAL);
+        p->gradients[i] = clipped(ctx, p->gradients[i], share,
+                                  common->clipping == COI_CLIP_VALUE ? common->clip / factor
+                                                                     : HUGE_VAL);
     }
     return ctx->error.code == CO_OK;
 }

@@ -44,8 +44,9 @@ check_slots(co_context *ctx, const co_optimizer_rule *rule)
                      "slot %zu of %s is called '%.60s' as another one; choose another name", i,
                      rule->name, rule->slots[i]);
         else if (!isfinite(rule->initial[i]))
-            coi_fail(ctx, CO_INVALID_ARGUMENT, "slot '%.60s' of %s begins with %g; it must be finite",
-                     rule->slots[i], rule->name, rule->initial[i]);
+            coi_fail(ctx, CO_INVALID_ARGUMENT,
+                     "slot '%.60s' of %s begins with %g; it must be finite", rule->slots[i],
+                     rule->name, rule->initial[i]);
     }
     return ctx->error.code == CO_OK;
 }

@@ -22,10 +22,11 @@ check(co_context *ctx, const void *options)
 
     if (!isfinite(o->learning_rate) || !isfinite(o->learning_rate_power) ||
         o->learning_rate_power > 0 || !isfinite(o->beta))
-        coi_fail(ctx, CO_VALUE_ERROR,
-                 "learning_rate is %g, learning_rate_power %g and beta %g; they must be finite, and "
-                 "learning_rate_power not positive",
-                 o->learning_rate, o->learning_rate_power, o->beta);
+        coi_fail(
+            ctx, CO_VALUE_ERROR,
+            "learning_rate is %g, learning_rate_power %g and beta %g; they must be finite, and "
+            "learning_rate_power not positive",
+            o->learning_rate, o->learning_rate_power, o->beta);
     else if (is_strength(o->initial_accumulator_value) &&
              is_strength(o->l1_regularization_strength) &&
              is_strength(o->l2_regularization_strength) &&
@@ -54,7 +55,8 @@ slots(const void *options, coi_slot_spec out[COI_MAX_SLOTS])
 static coi_update_kind
 kind(const void *options)
 {
-    return ((const co_ftrl_options *)options)->learning_rate_power == -0.5 ? COI_FTRL_ROOT : COI_FTRL;
+    return ((const co_ftrl_options *)options)->learning_rate_power == -0.5 ? COI_FTRL_ROOT
+                                                                           : COI_FTRL;
 }
 
 static void
@@ -68,8 +70,8 @@ prepare(const void *options, int64_t step, double learning_rate, co_dtype dtype,
     numbers[COI_FTRL_POWER] = -o->learning_rate_power;
     numbers[COI_FTRL_SHRINKAGE] = 2 * o->l2_shrinkage_regularization_strength;
     numbers[COI_FTRL_L1] = o->l1_regularization_strength;
-    numbers[COI_FTRL_L2] =
-        2 * (o->l2_regularization_strength + (o->beta != 0 ? o->beta / (2 * learning_rate) : 0));
+    numbers[COI_FTRL_L2] = 2 * (o->l2_regularization_strength +
+                                (o->beta != 0 ? o->beta / (2 * learning_rate) : 0));
 }
 
 const coi_op coi_op_ftrl_update = COI_UPDATE_ENTRY("ftrl_update", "Ftrl");

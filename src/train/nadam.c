@@ -67,9 +67,9 @@ static void
 prepare(const void *options, int64_t step, double learning_rate, co_dtype dtype, double *numbers)
 {
     const co_nadam_options *o = options;
-    const double beta_1 = coi_single(o->beta_1), beta_2 = coi_single(o->beta_2);
-    const double product = product_until(o->beta_1, step);
-    const double now = momentum_at(beta_1, step), next = momentum_at(beta_1, step + 1);
+    const double            beta_1 = coi_single(o->beta_1), beta_2 = coi_single(o->beta_2);
+    const double            product = product_until(o->beta_1, step);
+    const double            now = momentum_at(beta_1, step), next = momentum_at(beta_1, step + 1);
 
     numbers[COI_ADAM_TOWARDS_G] = 1 - beta_1;
     numbers[COI_ADAM_TOWARDS_SQUARE] = 1 - beta_2;

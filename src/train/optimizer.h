@@ -114,9 +114,9 @@ struct co_optimizer {
     atomic_bool               is_used;    /* it can be configured no more */
     atomic_bool               is_swapped; /* averages stand in place of weights */
     _Atomic(struct coi_slot_table *)
-             table; /* of slots (optimizer_slots.c); written with the lock */
-    coi_lock lock;  /* of what follows */
-    size_t   num_entries;
+                           table; /* of slots (optimizer_slots.c); written with the lock */
+    coi_lock               lock;  /* of what follows */
+    size_t                 num_entries;
     struct coi_slot_entry *entries; /* the newest; a list */
     /*
      * Of each local replica. Replicas apply without waiting for each other, so one may have made an
@@ -227,10 +227,10 @@ co_value *coi_whole_variable(co_context *ctx, co_value *variable, size_t *i);
 typedef struct coi_update_item {
     co_value *variable;
     co_value *slots[COI_ALL_SLOTS]; /* ordinary variables too, num_slots of the optimizer */
-    co_value *gradient;             /* dense, of its dtype and shape; NULL: only its average moves */
-    co_value *powers;               /* the same; NULL: of the gradient itself */
-    double    factor;               /* of the gradient */
-    double    limit;                /* of its elements, after that; infinite: none */
+    co_value *gradient; /* dense, of its dtype and shape; NULL: only its average moves */
+    co_value *powers;   /* the same; NULL: of the gradient itself */
+    double    factor;   /* of the gradient */
+    double    limit;    /* of its elements, after that; infinite: none */
     bool      decays;
     bool      is_average_new; /* set by coi_update_variables */
 } coi_update_item;
@@ -239,9 +239,9 @@ typedef struct coi_update_item {
 typedef struct coi_update_step {
     const co_optimizer *optimizer;
     double              numbers[2][COI_MAX_NUMBERS]; /* for float32, and for float64 */
-    double              keep;         /* what decay leaves of a weight */
-    double              ema_momentum; /* 0 in the first update of all */
-    bool                overwrites;   /* weights by averages */
+    double              keep;                        /* what decay leaves of a weight */
+    double              ema_momentum;                /* 0 in the first update of all */
+    bool                overwrites;                  /* weights by averages */
 } coi_update_step;
 
 /* Update items on the threads of their devices, in place where nobody else holds a tensor: one

@@ -101,7 +101,8 @@ coi_may_set(co_context *ctx)
     if (!coi_is_capturing(ctx))
         return true;
     coi_fail(ctx, CO_UNIMPLEMENTED,
-             "%s cannot be captured in a function; call it before the function is called", ctx->call);
+             "%s cannot be captured in a function; call it before the function is called",
+             ctx->call);
     return false;
 }
 
@@ -243,8 +244,8 @@ coi_scale_loss(co_context *ctx, co_optimizer *optimizer, co_value *loss)
         return NULL;
     dtype = dtype == CO_FLOAT64 ? CO_FLOAT64 : CO_FLOAT32;
     if (coi_is_capturing(ctx))
-        scale = coi_record_call(ctx, &coi_op_loss_scale, &(scale_attrs){ optimizer, dtype }, NULL, 0,
-                                co_spec(ctx, dtype, NULL, 0));
+        scale = coi_record_call(ctx, &coi_op_loss_scale, &(scale_attrs){ optimizer, dtype }, NULL,
+                                0, co_spec(ctx, dtype, NULL, 0));
     else
         scale = scale_now(ctx, optimizer, dtype);
     return scale != NULL ? co_mul(ctx, loss, scale) : NULL;

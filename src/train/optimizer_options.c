@@ -64,10 +64,11 @@ check_clipping(co_context *ctx, const co_optimizer_options *o)
                  "clip_value is %g, clip_norm %g and clip_global_norm %g; at most one may be set",
                  o->clip_value, o->clip_norm, o->clip_global_norm);
     else if (!(o->clip_value >= 0 && o->clip_norm >= 0 && o->clip_global_norm >= 0))
-        coi_fail(ctx, CO_VALUE_ERROR,
-                 "clip_value is %g, clip_norm %g and clip_global_norm %g; limits are above 0, and 0 "
-                 "is none",
-                 o->clip_value, o->clip_norm, o->clip_global_norm);
+        coi_fail(
+            ctx, CO_VALUE_ERROR,
+            "clip_value is %g, clip_norm %g and clip_global_norm %g; limits are above 0, and 0 "
+            "is none",
+            o->clip_value, o->clip_norm, o->clip_global_norm);
     return ctx->error.code == CO_OK;
 }
 
@@ -81,15 +82,17 @@ check_numbers(co_context *ctx, const co_optimizer_options *o)
                  "accumulation_steps is %d; it must be 2 or more, or 0 for none",
                  o->accumulation_steps);
     else if (o->use_ema && (!coi_is_part(o->ema_momentum) || o->ema_overwrite_frequency < 0))
-        coi_fail(ctx, CO_VALUE_ERROR,
-                 "ema_momentum is %g (it must be in [0, 1]), ema_overwrite_frequency %d (it must be "
-                 "1 or more, or 0 for never)",
-                 o->ema_momentum, o->ema_overwrite_frequency);
+        coi_fail(
+            ctx, CO_VALUE_ERROR,
+            "ema_momentum is %g (it must be in [0, 1]), ema_overwrite_frequency %d (it must be "
+            "1 or more, or 0 for never)",
+            o->ema_momentum, o->ema_overwrite_frequency);
     else if (!(o->loss_scale >= 0) || isinf(o->loss_scale) || o->loss_scale_growth_steps < 0)
-        coi_fail(ctx, CO_VALUE_ERROR,
-                 "loss_scale is %g and loss_scale_growth_steps %d; they must be finite and above 0, "
-                 "or 0 for none",
-                 o->loss_scale, o->loss_scale_growth_steps);
+        coi_fail(
+            ctx, CO_VALUE_ERROR,
+            "loss_scale is %g and loss_scale_growth_steps %d; they must be finite and above 0, "
+            "or 0 for none",
+            o->loss_scale, o->loss_scale_growth_steps);
     return ctx->error.code == CO_OK && check_clipping(ctx, o);
 }
 
@@ -98,7 +101,8 @@ check_references(co_context *ctx, const co_optimizer_options *o)
 {
     const co_value *list = o->exclude_variables;
 
-    if (o->schedule != NULL && !coi_check_object(ctx, o->schedule, &coi_schedule_class, 3, "schedule"))
+    if (o->schedule != NULL &&
+        !coi_check_object(ctx, o->schedule, &coi_schedule_class, 3, "schedule"))
         return false;
     for (size_t i = 0; i < o->num_exclude_names; ++i)
         if (o->exclude_names == NULL || o->exclude_names[i] == NULL) {
@@ -169,7 +173,8 @@ make_common(co_context *ctx, const co_optimizer *optimizer, const co_optimizer_o
                          .clipping = clipping_of(o),
                          .clip = o->clip_value + o->clip_norm + o->clip_global_norm,
                          .clip_before_sum = o->clip_before_sum,
-                         .accumulation_steps = o->accumulation_steps > 0 ? o->accumulation_steps : 1,
+                         .accumulation_steps = o->accumulation_steps > 0 ? o->accumulation_steps
+                                                                         : 1,
                          .use_ema = o->use_ema,
                          .ema_momentum = o->ema_momentum,
                          .ema_overwrite_frequency = o->ema_overwrite_frequency,
@@ -208,10 +213,11 @@ may_configure(co_context *ctx, co_optimizer *optimizer)
         return false;
     if (!atomic_load(&optimizer->is_used))
         return true;
-    coi_fail(ctx, CO_FAILED_PRECONDITION,
-             "%s has been used by an update, a captured function or a call for its slots; configure "
-             "it before",
-             optimizer->name);
+    coi_fail(
+        ctx, CO_FAILED_PRECONDITION,
+        "%s has been used by an update, a captured function or a call for its slots; configure "
+        "it before",
+        optimizer->name);
     return false;
 }
 

@@ -72,9 +72,9 @@ make_slots(co_context *ctx, const co_optimizer *optimizer, coi_slot_entry *entry
     for (int i = 0; i < optimizer->num_slots; ++i) {
         snprintf(name, nbytes, "%s/%s", variable, optimizer->slots[i].name);
         /* each replica accumulates gradients of its own */
-        entry->slots[i] =
-            coi_slot_variable(ctx, entry->variable, name,
-                              i == optimizer->accumulator ? CO_SYNC_ON_READ : CO_SYNC_ON_WRITE);
+        entry->slots[i] = coi_slot_variable(ctx, entry->variable, name,
+                                            i == optimizer->accumulator ? CO_SYNC_ON_READ
+                                                                        : CO_SYNC_ON_WRITE);
         if (entry->slots[i] == NULL)
             break;
     }

@@ -174,10 +174,11 @@ check_names(co_context *ctx, const co_optimizer *optimizer, const named *all, si
 {
     for (size_t i = 1; i < n; ++i)
         if (strcmp(all[i - 1].name, all[i].name) == 0) {
-            coi_fail(ctx, CO_ALREADY_EXISTS,
-                     "%s has two states with the name '%.100s'; give the variables that they are of "
-                     "names of their own",
-                     optimizer->name, all[i].name);
+            coi_fail(
+                ctx, CO_ALREADY_EXISTS,
+                "%s has two states with the name '%.100s'; give the variables that they are of "
+                "names of their own",
+                optimizer->name, all[i].name);
             return false;
         }
     return true;
@@ -356,9 +357,8 @@ swap_effect(co_context *ctx, coi_effect *effect)
 }
 
 const coi_op coi_op_swap_average = {
-    COI_EFFECT("swap_average",
-               "Exchanges a variable and its average; co_optimizer_swap_averages.", swap_effect,
-               CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE),
+    COI_EFFECT("swap_average", "Exchanges a variable and its average; co_optimizer_swap_averages.",
+               swap_effect, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE),
     .holds_locks = true
 };
 

@@ -166,9 +166,9 @@ lock_slot(co_context *ctx, const update_job *job, int k)
 }
 
 /*
- * Slot k of an item locked and its memory in *data, which nobody else sees: where somebody has read it, a copy
- * takes the place of its tensor. Where its device has memory of its own, *data is a copy of the
- * block, for close_slot to put back. False with an error, and without the lock.
+ * Slot k of an item locked and its memory in *data, which nobody else sees: where somebody has read
+ * it, a copy takes the place of its tensor. Where its device has memory of its own, *data is a copy
+ * of the block, for close_slot to put back. False with an error, and without the lock.
  */
 static bool
 open_slot(co_context *ctx, const update_job *job, int k, void **data)
@@ -230,8 +230,8 @@ update_locked(co_context *ctx, update_job *job, const co_device *device)
     const int n = job->step->optimizer->num_slots;
     int       opened = 0;
 
-    while (opened < n && (!uses_slot(job, opened) ||
-                          open_slot(ctx, job, opened, &job->slots[opened])))
+    while (opened < n &&
+           (!uses_slot(job, opened) || open_slot(ctx, job, opened, &job->slots[opened])))
         ++opened;
     if (opened == n)
         run_update(device, job);
@@ -353,10 +353,9 @@ describe(co_context *ctx, updating *u, const void **resources, co_value **gradie
             resources[num_resources++] = item->slots[k];
         }
     }
-    u->effect = (coi_effect){ .resources = resources,
-                              .num_resources = num_resources,
-                              .in = gradients,
-                              .num_in = num_in };
+    u->effect = (coi_effect){
+        .resources = resources, .num_resources = num_resources, .in = gradients, .num_in = num_in
+    };
     return true;
 }
 
@@ -390,6 +389,7 @@ coi_is_all_finite(co_context *ctx, co_value *tensor)
     co_value *host = coi_host_value(ctx, tensor);
 
     return host == NULL ||
-           kernels_of(ctx->runtime->isa)->is_finite[tensor->dtype == CO_FLOAT64](
-               coi_data_on_host(host), tensor->u.tensor.num_elements);
+           kernels_of(ctx->runtime->isa)
+               ->is_finite[tensor->dtype == CO_FLOAT64](coi_data_on_host(host),
+                                                        tensor->u.tensor.num_elements);
 }

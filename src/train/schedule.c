@@ -85,8 +85,7 @@ cosine_rate(const co_schedule *s, double step)
     step -= warmup;
     if (step > s->steps)
         step = s->steps;
-    return from *
-           ((1 - o->alpha) * (0.5 * (1 + coi_plain_cos_pi(step / s->steps))) + o->alpha);
+    return from * ((1 - o->alpha) * (0.5 * (1 + coi_plain_cos_pi(step / s->steps))) + o->alpha);
 }
 
 /* The period that a step is in is found by adding up periods: no rounding of logarithms puts the
@@ -129,9 +128,8 @@ warmup_rate(const co_schedule *s, double step)
 {
     const double target = coi_schedule_rate(s->u.warmup.then, 0);
 
-    return step < s->steps
-               ? s->initial + (target - s->initial) * (step / s->steps)
-               : coi_schedule_rate(s->u.warmup.then, (int64_t)(step - s->steps));
+    return step < s->steps ? s->initial + (target - s->initial) * (step / s->steps)
+                           : coi_schedule_rate(s->u.warmup.then, (int64_t)(step - s->steps));
 }
 
 static double
@@ -173,10 +171,11 @@ new_schedule(co_context *ctx, rate_fn rate, double initial, int64_t steps, size_
     co_schedule *s;
 
     if (!isfinite(initial) || steps <= 0) {
-        coi_fail(ctx, CO_VALUE_ERROR,
-                 "initial_learning_rate is %g (it must be finite), and the number of steps %lld (it "
-                 "must be above 0)",
-                 initial, (long long)steps);
+        coi_fail(
+            ctx, CO_VALUE_ERROR,
+            "initial_learning_rate is %g (it must be finite), and the number of steps %lld (it "
+            "must be above 0)",
+            initial, (long long)steps);
         return NULL;
     }
     s = coi_object_new(&ctx->heap, &coi_schedule_class, size_of(num_boundaries));
@@ -237,8 +236,7 @@ co_inverse_time_decay(co_context *ctx, double initial_learning_rate, int64_t dec
                       double decay_rate, bool staircase)
 {
     COI_ENTER(ctx, "inverse_time_decay", NULL);
-    return decay(ctx, inverse_time_rate, initial_learning_rate, decay_steps, decay_rate,
-                 staircase);
+    return decay(ctx, inverse_time_rate, initial_learning_rate, decay_steps, decay_rate, staircase);
 }
 
 co_schedule *
@@ -319,9 +317,8 @@ check_pieces(co_context *ctx, const int64_t *boundaries, size_t num_boundaries,
                  num_boundaries, num_values);
     for (size_t i = 0; ctx->error.code == CO_OK && i < num_boundaries; ++i)
         if ((i > 0 && boundaries[i] <= boundaries[i - 1]) || boundaries[i] > INT64_C(1) << 53)
-            coi_fail(ctx, CO_VALUE_ERROR,
-                     "boundary %zu is %lld; boundaries must rise, up to 2^53", i,
-                     (long long)boundaries[i]);
+            coi_fail(ctx, CO_VALUE_ERROR, "boundary %zu is %lld; boundaries must rise, up to 2^53",
+                     i, (long long)boundaries[i]);
     for (size_t i = 0; ctx->error.code == CO_OK && i < num_values; ++i)
         if (!isfinite(values[i]))
             coi_fail(ctx, CO_VALUE_ERROR, "value %zu is %g; it must be finite", i, values[i]);

@@ -298,8 +298,8 @@ initialize_effect(co_context *ctx, coi_effect *effect)
 }
 
 const coi_op coi_op_initialize_variable = {
-    COI_EFFECT("initialize_variable", "Gives an optimizer slot its first value.",
-               initialize_effect, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE)
+    COI_EFFECT("initialize_variable", "Gives an optimizer slot its first value.", initialize_effect,
+               CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE)
 };
 
 bool
@@ -319,9 +319,8 @@ coi_plain_fill(co_context *ctx, co_value *variable, double number, co_value *ten
     if (tensor == NULL && number == 0)
         tensor = co_zeros(ctx, (co_dtype)p->base.dtype, p->base.shape.dims, p->base.shape.ndim);
     else if (tensor == NULL)
-        tensor = co_fill(
-            ctx, p->base.shape.dims, p->base.shape.ndim,
-            co_cast(ctx, co_scalar_double(ctx, number), (co_dtype)p->base.dtype));
+        tensor = co_fill(ctx, p->base.shape.dims, p->base.shape.ndim,
+                         co_cast(ctx, co_scalar_double(ctx, number), (co_dtype)p->base.dtype));
     ok = tensor != NULL && coi_execute_assignment(ctx, &coi_op_initialize_variable, &assignment);
     co_block_end(ctx);
     return ok;

@@ -112,7 +112,7 @@ read_schedule(golden_case *c, json_t *json)
 
 /* --- optimizers by name --- */
 
-#define RATE(o) o.learning_rate = number(h, "learning_rate", o.learning_rate)
+#define RATE(o)        o.learning_rate = number(h, "learning_rate", o.learning_rate)
 #define TAKE(o, field) o.field = number(h, #field, o.field)
 
 static co_optimizer *
@@ -337,8 +337,8 @@ make_variables(trajectory *t, json_t *initial)
 
         snprintf(name, sizeof(name), "var%zu", i);
         options.name = name;
-        t->variables[i] =
-            co_variable(ctx, golden_read_value(t->c, ctx, json_array_get(initial, i)), &options);
+        t->variables[i] = co_variable(ctx, golden_read_value(t->c, ctx, json_array_get(initial, i)),
+                                      &options);
     }
     return co_ok(ctx) && !t->c->is_failed;
 }
@@ -422,8 +422,7 @@ put_slots(trajectory *t)
     const char *key;
     json_t     *value;
     void       *next;
-    size_t      n = 0, ours = co_num_items(t->c->ctx, co_optimizer_slot_names(t->c->ctx,
-                                                                              t->optimizer));
+    size_t n = 0, ours = co_num_items(t->c->ctx, co_optimizer_slot_names(t->c->ctx, t->optimizer));
 
     json_object_foreach_safe(expected, next, key, value)
     {
@@ -472,9 +471,9 @@ run_trajectory(golden_case *c)
         values = apply(&t, read_gradients(&t, json_array_get(steps, s)));
         if (values == NULL)
             return;
-        json_array_append_new(seen, json_pack("{s:o,s:I}", "values", values, "iterations",
-                                              (json_int_t)co_optimizer_iterations(c->ctx,
-                                                                                  t.optimizer)));
+        json_array_append_new(seen,
+                              json_pack("{s:o,s:I}", "values", values, "iterations",
+                                        (json_int_t)co_optimizer_iterations(c->ctx, t.optimizer)));
     }
     golden_put(c, "trajectory", seen);
     put_rates(c, rates, n);
@@ -514,10 +513,10 @@ sparse_steps(golden_case *c, bool is_dense)
     trajectory t = { .c = c, .name = golden_string(c, c->attrs, "optimizer"), .n = 1 };
     co_value  *initial = golden_read_value(c, c->ctx, json_object_get(c->inputs, "initial"));
     co_value  *slices = co_slices(
-        c->ctx, golden_read_value(c, c->ctx, json_object_get(c->inputs, "slices_values")),
-        golden_read_value(c, c->ctx, json_object_get(c->inputs, "slices_indices")), NULL);
-    json_t  *seen = json_array();
-    int64_t  steps = golden_int(c, c->attrs, "steps", 0), shape[2];
+         c->ctx, golden_read_value(c, c->ctx, json_object_get(c->inputs, "slices_values")),
+         golden_read_value(c, c->ctx, json_object_get(c->inputs, "slices_indices")), NULL);
+    json_t *seen = json_array();
+    int64_t steps = golden_int(c, c->attrs, "steps", 0), shape[2];
 
     shape[0] = co_value_dim(c->ctx, initial, 0);
     shape[1] = co_value_dim(c->ctx, initial, 1);
@@ -556,8 +555,8 @@ run_schedule(golden_case *c)
     if (golden_take_error(c, c->ctx) || schedule == NULL || n > MAX_STEPS)
         return;
     for (int64_t i = 0; i < n; ++i)
-        values[i] = (float)co_schedule_value(
-            c->ctx, schedule, json_integer_value(json_array_get(steps, (size_t)i)));
+        values[i] = (float)co_schedule_value(c->ctx, schedule,
+                                             json_integer_value(json_array_get(steps, (size_t)i)));
     golden_put_value(c, "values", co_tensor(c->ctx, CO_FLOAT32, &n, 1, values));
     golden_no_meaning("schedules, which are numbers of the host");
 }
@@ -566,10 +565,8 @@ void
 golden_run_optimizers(golden_case *c)
 {
     static const golden_action special[] = {
-        { "schedule_values", run_schedule },
-        { "schedule", run_schedule },
-        { "none_gradients", run_none },
-        { "none_gradient_skipped", run_none_skipped },
+        { "schedule_values", run_schedule }, { "schedule", run_schedule },
+        { "none_gradients", run_none },      { "none_gradient_skipped", run_none_skipped },
         { "sparse_gradient", run_sparse },
     };
     char group[80];

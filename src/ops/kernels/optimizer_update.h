@@ -42,7 +42,7 @@ typedef enum coi_update_kind {
     COI_RMSPROP_MOMENTUM, /* v, m: m = momentum m + what would be subtracted, value = old - m */
     COI_RMSPROP_CENTERED, /* v, a: a = rho a + (1 - rho) g, sqrt(v - a a + epsilon) */
     COI_RMSPROP_CENTERED_MOMENTUM, /* v, m, a */
-    COI_ADAGRAD, /* s: s += q, value = old - rate g / sqrt(s + epsilon) */
+    COI_ADAGRAD,                   /* s: s += q, value = old - rate g / sqrt(s + epsilon) */
     /* s, d: s = rho s + (1 - rho) q, step = sqrt(d + epsilon) / sqrt(s + epsilon) g,
      * d = rho d + (1 - rho) step step, value = old - rate step */
     COI_ADADELTA,

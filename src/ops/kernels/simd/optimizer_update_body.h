@@ -264,8 +264,7 @@ OF(nadam)(const double *o, const coi_update_arrays *a, int64_t n)
 #define STEP                                                                                       \
     m[i] += (g[i] - m[i]) * towards_g;                                                             \
     v[i] += (q - v[i]) * towards_square;                                                           \
-    value[i] =                                                                                     \
-        old[i] - (of_m * m[i] + of_g * g[i]) * rate / (ROOT(v[i] / correction) + epsilon);
+    value[i] = old[i] - (of_m * m[i] + of_g * g[i]) * rate / (ROOT(v[i] / correction) + epsilon);
     LOOP(g[i] * g[i]);
 #undef STEP
 }

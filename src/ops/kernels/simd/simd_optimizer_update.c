@@ -27,7 +27,10 @@
 #define MAGNITUDE fabs
 #include "ops/kernels/simd/optimizer_update_body.h"
 
-#define BOTH(name) { name##_f32, name##_f64 }
+#define BOTH(name)                                                                                 \
+    {                                                                                              \
+        name##_f32, name##_f64                                                                     \
+    }
 
 const coi_updates COI_PER_ISA(coi_updates) = {
     .update = { [COI_SGD_PLAIN] = BOTH(sgd_plain),
