@@ -112,6 +112,7 @@ void bench_input(void);
 void bench_matmul(void);
 void bench_run(void);
 void bench_startup(void);
+void bench_state(void);
 void bench_train(void);
 void bench_train_threads(void); /* part of it */
 

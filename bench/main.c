@@ -39,6 +39,7 @@ static const benchmark benchmarks[] = {
     { "run", "run, scope, two replicas with a reduce, an idle strategy, allocations per step",
       bench_run },
     { "startup", "time and memory to the first result, size of the library", bench_startup },
+    { "state", "updates of many variables, compared with one of the same size", bench_state },
     { "train", "training steps of four models under four strategies, each in a process of its own",
       bench_train },
 };

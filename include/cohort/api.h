@@ -51,6 +51,8 @@ typedef struct co_dataset co_dataset;
 typedef struct co_iterator co_iterator;
 /** An update rule with its state: see train.h. */
 typedef struct co_optimizer co_optimizer;
+/** A learning rate as a function of the step: see schedule.h. */
+typedef struct co_schedule co_schedule;
 
 /** The user's call site; the first member of every context, so that storing it costs two moves. */
 typedef struct co_site_info {

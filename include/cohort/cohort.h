@@ -24,6 +24,7 @@
  *   files.h     record, text and array files, tf.Example
  *   losses.h    losses, and means over the examples of a step
  *   metrics.h   metrics: numbers about the examples seen so far
+ *   schedule.h  learning rates by the number of updates
  *   train.h     optimizers
  *   tensor_files.h  safetensors, .npz weights, TensorFlow's checkpoints
  *   dlpack.h    exchange with other libraries
@@ -65,6 +66,7 @@
 #include <cohort/ops.h>
 #include <cohort/flight_recorder.h>
 #include <cohort/runtime_checks.h>
+#include <cohort/schedule.h>
 #include <cohort/strategy.h>
 #include <cohort/tensor_files.h>
 #include <cohort/train.h>

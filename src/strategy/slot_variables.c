@@ -49,15 +49,19 @@ make_distributed(co_context *ctx, const coi_variable_spec *spec, const coi_varia
 }
 
 co_value *
-coi_slot_variable(co_context *ctx, co_value *variable, const char *name)
+coi_slot_variable(co_context *ctx, co_value *variable, const char *name,
+                  co_synchronization synchronization)
 {
     const coi_variable *like = variable->u.variable;
     coi_variable_spec   spec = { .name = name, .strategy = like->strategy, .made_at = ctx->site };
     co_value           *type, *slot = NULL;
 
-    if (like->components != NULL)
-        spec.synchronization = CO_SYNC_ON_WRITE;
     co_block_begin(ctx);
+    if (like->components != NULL) {
+        spec.synchronization = synchronization;
+        spec.aggregation = synchronization == CO_SYNC_ON_READ ? CO_AGGREGATION_SUM
+                                                              : CO_AGGREGATION_NONE;
+    }
     type = coi_spec(ctx, (co_dtype)like->dtype, like->shape.dims, like->shape.ndim);
     if (type != NULL)
         slot = like->components != NULL

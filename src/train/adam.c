@@ -1,23 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Adam, as Keras has it: epsilon is outside the root, the correction for slots that begin at 0 is
- * in the rate, and decay takes a share of the weight that depends on the learning rate alone
- * (AdamW). The kernel is in ops/kernels/simd/simd_optimizer_update.c.
+ * Adam, as Keras has it: epsilon is outside the root, and the correction for slots that begin at 0
+ * is in the rate. Its weight decay (AdamW) is that of all optimizers.
  */
 #include "train/optimizer.h"
 
-#include "ops/kernels/optimizer_update.h"
-
 #include <math.h>
-
-_Static_assert(sizeof(coi_adam_numbers) <= COI_MAX_HYPERPARAMETERS, "COI_MAX_HYPERPARAMETERS");
 
 static const co_adam_options defaults = CO_ADAM_OPTIONS_INIT;
 
-static bool
-is_share(double x)
+static double
+weight_decay(const void *options)
 {
-    return x >= 0 && x < 1;
+    return ((const co_adam_options *)options)->weight_decay;
 }
 
 static bool
@@ -26,7 +21,7 @@ check(co_context *ctx, const void *options)
     const co_adam_options *o = options;
 
     if (isfinite(o->learning_rate) && isfinite(o->weight_decay) && isfinite(o->epsilon) &&
-        o->epsilon >= 0 && is_share(o->beta_1) && is_share(o->beta_2))
+        o->epsilon >= 0 && coi_is_share(o->beta_1) && coi_is_share(o->beta_2))
         return true;
     coi_fail(ctx, CO_VALUE_ERROR,
              "learning_rate is %g and weight_decay %g (they must be finite), beta_1 is %g and "
@@ -37,45 +32,32 @@ check(co_context *ctx, const void *options)
 }
 
 static int
-num_slots(const void *options)
+slots(const void *options, coi_slot_spec out[COI_MAX_SLOTS])
 {
-    (void)options;
-    return 2;
+    out[0] = (coi_slot_spec){ "m", 0 };
+    out[1] = (coi_slot_spec){ "v", 0 };
+    out[2] = (coi_slot_spec){ "v_hat", 0 };
+    return ((const co_adam_options *)options)->amsgrad ? 3 : 2;
 }
 
-/* x^n in plain arithmetic: C libraries choose variants of pow by processor, which would change
- * bits. */
-static double
-power(double x, int64_t n)
+static coi_update_kind
+kind(const void *options)
 {
-    double result = 1;
-
-    for (; n > 0; n >>= 1, x *= x)
-        if ((n & 1) != 0)
-            result *= x;
-    return result;
+    return ((const co_adam_options *)options)->amsgrad ? COI_ADAM_AMSGRAD : COI_ADAM;
 }
 
 static void
-prepare(const void *options, int64_t step, void *out)
+prepare(const void *options, int64_t step, double learning_rate, co_dtype dtype, double *numbers)
 {
     const co_adam_options *o = options;
-    coi_adam_numbers      *h = out;
+    const double           rest_1 = coi_one_less_power(o->beta_1, step, dtype);
+    const double root_2 = coi_rounded(dtype, sqrt(coi_one_less_power(o->beta_2, step, dtype)));
+    const double rate = coi_rounded(dtype, coi_rounded(dtype, learning_rate) * root_2);
 
-    h->towards_g = 1 - o->beta_1;
-    h->towards_square = 1 - o->beta_2;
-    h->rate = o->learning_rate * sqrt(1 - power(o->beta_2, step)) / (1 - power(o->beta_1, step));
-    h->epsilon = o->epsilon;
-    h->keep = 1 - o->weight_decay * o->learning_rate;
-}
-
-static void
-update(const void *hyperparameters, const coi_update *u)
-{
-    static const coi_updates *const kernels[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_updates);
-    coi_update_arrays arrays = { u->old, u->gradient, u->value, u->slots[0], u->slots[1] };
-
-    kernels[u->isa]->adam[u->dtype == CO_FLOAT64](hyperparameters, &arrays, u->n);
+    numbers[COI_ADAM_TOWARDS_G] = 1 - o->beta_1;
+    numbers[COI_ADAM_TOWARDS_SQUARE] = 1 - o->beta_2;
+    numbers[COI_ADAM_RATE] = rate / rest_1;
+    numbers[COI_ADAM_EPSILON] = o->epsilon;
 }
 
 const coi_op coi_op_adam_update = COI_UPDATE_ENTRY("adam_update", "Adam");
@@ -83,13 +65,14 @@ const coi_op coi_op_adam_update = COI_UPDATE_ENTRY("adam_update", "Adam");
 static const coi_optimizer_rule adam_rule = {
     .name = "Adam",
     .op = &coi_op_adam_update,
-    .slots = { "m", "v" },
     .defaults = &defaults,
     .options_size = sizeof(defaults),
+    .powers = COI_POWERS_SQUARES,
     .check = check,
-    .num_slots = num_slots,
+    .slots = slots,
+    .kind = kind,
     .prepare = prepare,
-    .update = update,
+    .weight_decay = weight_decay,
 };
 
 co_optimizer *
@@ -97,4 +80,13 @@ co_adam(co_context *ctx, const co_adam_options *options)
 {
     COI_ENTER(ctx, "adam", NULL);
     return coi_optimizer_new(ctx, &adam_rule, options);
+}
+
+co_optimizer *
+co_adamw(co_context *ctx, const co_adam_options *options)
+{
+    static const co_adam_options defaults_with_decay = CO_ADAMW_OPTIONS_INIT;
+
+    COI_ENTER(ctx, "adamw", NULL);
+    return coi_optimizer_new(ctx, &adam_rule, options != NULL ? options : &defaults_with_decay);
 }

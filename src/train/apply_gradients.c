@@ -4,7 +4,7 @@
  * updates its own component with the same sum, so that components stay equal without further
  * communication.
  */
-#include "train/optimizer.h"
+#include "train/apply.h"
 
 #include "strategy/cross_replica_reduce.h"
 #include "strategy/distributed_variables.h"
@@ -20,18 +20,10 @@
 
 #include <cohort/ops.h>
 
+#include <math.h>
 #include <string.h>
 
 COI_USES_OP(reduce_mean)
-
-/* Gradients and the variables they are for, pair by pair; gradients are replaced by their sums. */
-typedef struct pairs {
-    co_optimizer    *optimizer;
-    co_value       **gradients;
-    co_value *const *variables;
-    size_t           n;
-    bool             sum; /* over replicas */
-} pairs;
 
 static bool
 fits(co_context *ctx, const coi_variable *variable, const co_value *gradient)
@@ -51,8 +43,8 @@ fits(co_context *ctx, const coi_variable *variable, const co_value *gradient)
 }
 
 /* Slices may leave their dense shape out: it is that of the variable. */
-static co_value *
-with_dense_shape(co_context *ctx, const coi_variable *variable, co_value *gradient)
+co_value *
+coi_with_dense_shape(co_context *ctx, const coi_variable *variable, co_value *gradient)
 {
     const int64_t rank = variable->shape.ndim;
 
@@ -62,11 +54,10 @@ with_dense_shape(co_context *ctx, const coi_variable *variable, co_value *gradie
                      co_tensor(ctx, CO_INT64, &rank, 1, variable->shape.dims));
 }
 
-/* A gradient that fits its variable, dense: a value of the block. */
-static co_value *
-fitting_gradient(co_context *ctx, const coi_variable *variable, co_value *gradient)
+co_value *
+coi_fitting_gradient(co_context *ctx, const coi_variable *variable, co_value *gradient)
 {
-    gradient = with_dense_shape(ctx, variable, gradient);
+    gradient = coi_with_dense_shape(ctx, variable, gradient);
     gradient = gradient != NULL ? coi_densify(ctx, gradient) : NULL;
     if (gradient != NULL && gradient->kind != CO_KIND_TENSOR)
         gradient = co_to_tensor(ctx, gradient, (co_dtype)variable->dtype);
@@ -94,7 +85,7 @@ check_pair(co_context *ctx, const coi_variable *variable, const co_value *gradie
 }
 
 static bool
-check_pairs(co_context *ctx, const pairs *p)
+check_pairs(co_context *ctx, const coi_pairs *p)
 {
     size_t some = 0;
 
@@ -147,7 +138,7 @@ bytes_of(const coi_variable *variable)
  * used last are there first, so buckets are counted from there. What the variables are decides it,
  * which are the same on all replicas, whether they run a captured function or not. */
 static size_t
-bucket_begin(const pairs *p, size_t end)
+bucket_begin(const coi_pairs *p, size_t end)
 {
     size_t nbytes = 0;
 
@@ -161,7 +152,7 @@ bucket_begin(const pairs *p, size_t end)
 
 /* Sum the gradients from `first` to `end`; `some` has room for them. Those that are none stay. */
 static bool
-sum_bucket(co_context *ctx, const pairs *p, size_t first, size_t end, co_value **some)
+sum_bucket(co_context *ctx, const coi_pairs *p, size_t first, size_t end, co_value **some)
 {
     size_t    count = 0;
     co_value *sums;
@@ -183,7 +174,7 @@ sum_bucket(co_context *ctx, const pairs *p, size_t first, size_t end, co_value *
 
 /* In a step: all-reduces of all gradients, bucket by bucket. */
 static bool
-sum_in_step(co_context *ctx, const pairs *p)
+sum_in_step(co_context *ctx, const coi_pairs *p)
 {
     size_t     nbytes = (p->n + 1) * sizeof(co_value *), end = p->n, first;
     co_value **some = coi_small_alloc(&ctx->heap, nbytes);
@@ -203,7 +194,7 @@ sum_in_step(co_context *ctx, const pairs *p)
 
 /* Outside of steps: a per-replica gradient has the parts of all local replicas. */
 static bool
-sum_across(co_context *ctx, const pairs *p)
+sum_across(co_context *ctx, const coi_pairs *p)
 {
     for (size_t i = 0; i < p->n; ++i) {
         co_strategy *strategy = p->variables[i]->u.variable->strategy;
@@ -221,7 +212,7 @@ sum_across(co_context *ctx, const pairs *p)
 
 /* An update function (co_update) acts on one component, with what it was given for that. */
 static bool
-sum_gradients(co_context *ctx, const pairs *p)
+sum_gradients(co_context *ctx, const coi_pairs *p)
 {
     if (!p->sum || ctx->mode.update_id >= 0)
         return true;
@@ -249,127 +240,216 @@ choose_components(const co_context *ctx, const coi_variable *variable, size_t *f
     *end = *first + 1;
 }
 
-/* Component i of a variable, or the only one. */
-static bool
-update_component(co_context *ctx, co_optimizer *optimizer, const coi_hyperparameters *numbers,
-                 co_value *variable, size_t i, co_value *gradient)
+/* The gradient of component i. Dense ones fit; slices have a dense shape, and fit when they are
+ * dense. */
+static co_value *
+gradient_for(co_context *ctx, const coi_variable *variable, co_value *gradient, size_t i)
 {
-    co_value *const *whole = NULL;
-    co_value        *slots[COI_MAX_SLOTS];
-
-    gradient = fitting_gradient(ctx, variable->u.variable, gradient);
-    if (gradient == NULL ||
-        (optimizer->num_slots > 0 && (whole = coi_slots_of(ctx, optimizer, variable)) == NULL))
-        return false;
-    for (int k = 0; k < optimizer->num_slots; ++k)
-        slots[k] = coi_variable_component(whole[k], i);
-    return coi_update_variable(ctx, optimizer->rule, numbers, coi_variable_component(variable, i),
-                               slots, optimizer->num_slots, gradient);
+    gradient = coi_select(gradient, (int)i);
+    return gradient->kind == CO_KIND_SLICES ? coi_with_dense_shape(ctx, variable, gradient)
+                                            : coi_fitting_gradient(ctx, variable, gradient);
 }
 
+/* Whether a variable that has no gradient in this update has an average that moves on. */
 static bool
-update_pair(co_context *ctx, co_optimizer *optimizer, const coi_hyperparameters *numbers,
-            co_value *variable, co_value *gradient)
+has_average(const co_context *ctx, const co_optimizer *optimizer, const coi_variable *variable)
 {
-    size_t first, end;
-    bool   ok = true;
+    return optimizer->average >= 0 &&
+           (variable->dtype == CO_FLOAT32 || variable->dtype == CO_FLOAT64) &&
+           (!coi_in_replica(ctx) || variable->strategy == ctx->mode.strategy);
+}
 
-    if (variable->u.variable->components == NULL) {
-        co_value *whole = coi_whole_variable(ctx, variable, &first);
+coi_item_made
+coi_item_of(co_context *ctx, const coi_pairs *p, size_t i, size_t round, coi_update_item *item)
+{
+    const coi_variable   *variable = p->variables[i]->u.variable;
+    const bool            is_none = p->gradients[i]->kind == CO_KIND_NONE;
+    co_value             *whole = p->variables[i];
+    const coi_slot_entry *entry;
+    size_t                first, end;
 
-        return whole != NULL && update_component(ctx, optimizer, numbers, whole, first, gradient);
+    if (is_none && !has_average(ctx, p->optimizer, variable))
+        return COI_ITEM_NONE;
+    if (variable->components != NULL)
+        choose_components(ctx, variable, &first, &end);
+    else if ((whole = coi_whole_variable(ctx, whole, &first)) != NULL)
+        end = first + 1;
+    else
+        return COI_ITEM_FAILED;
+    if (first + round >= end)
+        return COI_ITEM_NONE;
+    entry = coi_slots_of(ctx, p->optimizer, whole);
+    if (entry == NULL)
+        return COI_ITEM_FAILED;
+    *item = (coi_update_item){ .variable = coi_variable_component(whole, first + round),
+                               .factor = 1,
+                               .limit = HUGE_VAL,
+                               .decays = entry->decays };
+    for (int k = 0; k < p->optimizer->num_slots; ++k)
+        item->slots[k] = coi_variable_component(entry->slots[k], first + round);
+    if (is_none)
+        return COI_ITEM_MADE;
+    item->gradient = gradient_for(ctx, variable, p->gradients[i], first + round);
+    return item->gradient != NULL ? COI_ITEM_MADE : COI_ITEM_FAILED;
+}
+
+/* What is updated in a round, in the order of the pairs: how many; none with an error. */
+static size_t
+make_items(co_context *ctx, const coi_pairs *p, size_t round, coi_update_item *items)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->n; ++i) {
+        coi_item_made made = coi_item_of(ctx, p, i, round, &items[n]);
+
+        if (made == COI_ITEM_FAILED)
+            return 0;
+        n += made == COI_ITEM_MADE;
     }
-    choose_components(ctx, variable->u.variable, &first, &end);
-    for (size_t i = first; ok && i < end; ++i)
-        ok = update_component(ctx, optimizer, numbers, variable, i, coi_select(gradient, (int)i));
+    return n;
+}
+
+static coi_update_step
+step_of(const co_optimizer *optimizer, const coi_numbers *numbers)
+{
+    const coi_common *common = &optimizer->common;
+    const int64_t     t = numbers->iterations + 1;
+    const double      rate = coi_learning_rate(optimizer, numbers);
+    coi_update_step   step = { .optimizer = optimizer,
+                               .keep = 1 - common->weight_decay * rate,
+                               .ema_momentum = t == 1 ? 0 : common->ema_momentum,
+                               .overwrites = common->ema_overwrite_frequency > 0 &&
+                                             t % common->ema_overwrite_frequency == 0 };
+
+    optimizer->rule->prepare(optimizer->options, t, rate, CO_FLOAT32, step.numbers[0]);
+    optimizer->rule->prepare(optimizer->options, t, rate, CO_FLOAT64, step.numbers[1]);
+    return step;
+}
+
+/* Components of all variables, one of each at a time: in a replica there is one. Everything is
+ * checked before the first of them changes. */
+static bool
+update_items(co_context *ctx, const coi_pairs *p, const coi_update_step *step,
+             coi_update_item *items, double factor)
+{
+    size_t n;
+
+    for (size_t round = 0; (n = make_items(ctx, p, round, items)) > 0; ++round)
+        if (!coi_clip_items(ctx, p->optimizer, items, n, factor) ||
+            !coi_densify_items(ctx, p->optimizer, items, n) ||
+            !coi_update_variables(ctx, step, items, n))
+            return false;
+    return ctx->error.code == CO_OK;
+}
+
+/* `factor` times the gradients are the real ones. */
+static bool
+update_all(co_context *ctx, const coi_pairs *p, const coi_numbers *numbers, double factor)
+{
+    coi_update_step  step = step_of(p->optimizer, numbers);
+    size_t           nbytes = p->n * sizeof(coi_update_item);
+    coi_update_item *items = coi_small_alloc(&ctx->heap, nbytes);
+    bool             ok;
+
+    if (items == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to update %zu variables", p->n);
+        return false;
+    }
+    ok = update_items(ctx, p, &step, items, factor);
+    coi_small_free(&ctx->heap, items, nbytes);
     return ok;
 }
 
-/* The number of the next update by a replica, or by a caller outside of steps. The replicas of a
- * strategy make the same updates. When another strategy takes over, no step is running, and all
- * replicas continue from the largest count. */
-static int64_t
-next_step(co_context *ctx, co_optimizer *optimizer)
-{
-    uint64_t who = coi_in_replica(ctx) ? ctx->mode.step->strategy->serial : 0;
-    int64_t  last = 0, *steps = optimizer->steps;
+/* How far a loss scale may go: beyond, something else is wrong than the scale. */
+#define LEAST_SCALE 0x1p-100
+#define MOST_SCALE  0x1p100
 
-    coi_lock_take(&optimizer->lock);
-    if (who != optimizer->steps_of) {
-        for (int i = 0; i < COI_MAX_LOCAL_REPLICAS; ++i)
-            last = steps[i] > last ? steps[i] : last;
-        for (int i = 0; i < COI_MAX_LOCAL_REPLICAS; ++i)
-            steps[i] = last;
-        optimizer->steps_of = who;
-    }
-    last = steps[who != 0 ? ctx->mode.local_replica : 0];
-    coi_lock_give(&optimizer->lock);
-    return last + 1;
-}
-
-/* Every replica applies; the update is counted once. */
+/* After an update, or one that was skipped. */
 static void
-count_update(co_context *ctx, co_optimizer *optimizer, int64_t step)
+count_update(const coi_common *common, bool was_finite, coi_numbers *numbers)
 {
-    int replica = coi_in_replica(ctx) ? ctx->mode.local_replica : 0;
-
-    if (replica == 0)
-        atomic_fetch_add(&optimizer->iterations, 1);
-    coi_lock_take(&optimizer->lock);
-    optimizer->steps[replica] = step;
-    coi_lock_give(&optimizer->lock);
+    numbers->accumulated = 0;
+    numbers->iterations += was_finite;
+    if (common->loss_scale <= 0 || common->loss_scale_growth_steps == 0)
+        return;
+    numbers->good_steps = was_finite ? numbers->good_steps + 1 : 0;
+    if (!was_finite && numbers->loss_scale > LEAST_SCALE)
+        numbers->loss_scale /= 2;
+    if (numbers->good_steps < common->loss_scale_growth_steps)
+        return;
+    numbers->good_steps = 0;
+    if (numbers->loss_scale < MOST_SCALE)
+        numbers->loss_scale *= 2;
 }
 
-/* All gradients dense before the first update, so that one that does not fit changes nothing. Parts
- * of replicas are chosen with the component. */
+/* The update of a call that is the last of its cycle. */
 static bool
-fit_all(co_context *ctx, const pairs *p)
+finish_cycle(co_context *ctx, const coi_pairs *p, coi_numbers *numbers, const char *call)
 {
-    for (size_t i = 0; i < p->n; ++i) {
-        if (p->gradients[i]->kind == CO_KIND_NONE || coi_is_distributed(p->gradients[i]))
-            continue;
-        p->gradients[i] = fitting_gradient(ctx, p->variables[i]->u.variable, p->gradients[i]);
-        if (p->gradients[i] == NULL)
-            return false;
-    }
+    const coi_common *common = &p->optimizer->common;
+    const bool        accumulates = common->accumulation_steps > 1;
+    double            factor = 1.0 / common->accumulation_steps;
+    bool              is_finite = true;
+
+    if (common->loss_scale > 0)
+        factor /= numbers->loss_scale;
+    if ((accumulates && !coi_add_accumulated(ctx, p)) ||
+        (common->clip_before_sum && common->clipping != COI_CLIP_NOTHING &&
+         !coi_clip_before_sum(ctx, p, factor)) ||
+        !sum_gradients(ctx, p))
+        return false;
+    ctx->call = call;
+    if (common->loss_scale > 0 && common->loss_scale_growth_steps > 0)
+        is_finite = coi_are_finite(ctx, p);
+    if (ctx->error.code != CO_OK || (is_finite && !update_all(ctx, p, numbers, factor)) ||
+        (accumulates && !coi_clear_accumulators(ctx, p)))
+        return false;
+    count_update(common, is_finite, numbers);
     return true;
 }
 
 static bool
-update_all(co_context *ctx, const pairs *p)
+apply_or_accumulate(co_context *ctx, const coi_pairs *p)
 {
-    int64_t             step = next_step(ctx, p->optimizer);
-    coi_hyperparameters numbers;
-    bool                ok = true;
+    coi_numbers numbers = coi_numbers_get(ctx, p->optimizer);
+    const char *call = ctx->call;
+    bool        ok;
 
-    p->optimizer->rule->prepare(p->optimizer->options, step, numbers.bytes);
-    for (size_t i = 0; ok && i < p->n; ++i) {
-        if (p->gradients[i]->kind == CO_KIND_NONE)
-            continue;
-        co_block_begin(ctx);
-        ok = update_pair(ctx, p->optimizer, &numbers, p->variables[i], p->gradients[i]);
-        co_block_end(ctx);
+    if (numbers.accumulated + 1 < p->optimizer->common.accumulation_steps) {
+        ok = coi_accumulate(ctx, p);
+        ++numbers.accumulated;
+    } else {
+        ok = finish_cycle(ctx, p, &numbers, call);
     }
     if (ok)
-        count_update(ctx, p->optimizer, step);
+        coi_numbers_set(ctx, p->optimizer, &numbers);
     return ok;
 }
 
-static co_code
-apply(co_context *ctx, const pairs *p)
+static bool
+may_update(co_context *ctx, co_optimizer *optimizer)
 {
-    bool        recording = ctx->recording;
-    const char *call = ctx->call;
+    atomic_store(&optimizer->is_used, true);
+    if (!atomic_load(&optimizer->is_swapped))
+        return true;
+    coi_fail(
+        ctx, CO_FAILED_PRECONDITION,
+        "the averages of %s stand in place of the weights; co_optimizer_swap_averages puts the "
+        "weights back",
+        optimizer->name);
+    return false;
+}
 
-    if (!check_pairs(ctx, p))
+static co_code
+apply(co_context *ctx, const coi_pairs *p)
+{
+    bool recording = ctx->recording;
+
+    if (!check_pairs(ctx, p) || !may_update(ctx, p->optimizer))
         return ctx->error.code;
     ctx->recording = false;
     co_block_begin(ctx);
-    if (sum_gradients(ctx, p)) {
-        ctx->call = call;
-        if (fit_all(ctx, p))
-            update_all(ctx, p);
-    }
+    apply_or_accumulate(ctx, p);
     co_block_end(ctx);
     ctx->recording = recording;
     return ctx->error.code;
@@ -552,10 +632,12 @@ is_known_to_fit(const coi_variable *variable, const co_value *gradient)
 /* Whether the sums of an update can be calls of their own, which a plan starts while the backward
  * pass goes on: nothing that is checked before them can go wrong. */
 static bool
-is_split(co_context *ctx, const pairs *p)
+is_split(co_context *ctx, const coi_pairs *p)
 {
-    bool ok = p->sum && coi_in_replica(ctx) && ctx->mode.num_replicas > 1 &&
-              ctx->mode.update_id < 0 && !ctx->recording && !coi_in_graph(ctx);
+    const coi_common *common = &p->optimizer->common;
+    bool              ok = p->sum && common->accumulation_steps == 1 && !common->clip_before_sum &&
+              coi_in_replica(ctx) && ctx->mode.num_replicas > 1 && ctx->mode.update_id < 0 &&
+              !ctx->recording && !coi_in_graph(ctx);
 
     for (size_t i = 0; ok && i < p->n; ++i)
         ok = is_known_to_fit(p->variables[i]->u.variable, p->gradients[i]);
@@ -580,11 +662,12 @@ record_apply(co_context *ctx, co_optimizer *optimizer, co_value *gradients, co_v
 {
     size_t      n = variables->u.items.n, nbytes = (n + 1) * sizeof(co_value *);
     co_value  **sums = coi_small_alloc(&ctx->heap, nbytes);
-    pairs       p = { optimizer, sums, variables->u.items.items, n, !skip_aggregation };
+    coi_pairs   p = { optimizer, sums, variables->u.items.items, n, !skip_aggregation };
     const char *call = ctx->call;
 
     if (sums == NULL)
         return coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu gradients", n);
+    atomic_store(&optimizer->is_used, true);
     if (n > 0)
         memcpy(sums, gradients->u.items.items, n * sizeof(*sums));
     if (is_split(ctx, &p) && sum_in_step(ctx, &p)) {
@@ -647,6 +730,10 @@ capture_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
         coi_tape_spend(ctx);
         return ctx->error.code;
     }
+    if (optimizer->common.loss_scale > 0 && (loss = coi_scale_loss(ctx, optimizer, loss)) == NULL) {
+        coi_tape_spend(ctx);
+        return ctx->error.code;
+    }
     ctx->call = call;
     gradients = coi_capture_gradient(ctx, loss, variables, &options);
     ctx->call = call;
@@ -698,7 +785,7 @@ apply_lists(co_context *ctx, co_optimizer *optimizer, co_value *gradients, co_va
         return coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu gradients", n);
     if (n > 0)
         memcpy(copy, gradients->u.items.items, n * sizeof(*copy));
-    apply(ctx, &(pairs){ optimizer, copy, variables->u.items.items, n, sum });
+    apply(ctx, &(coi_pairs){ optimizer, copy, variables->u.items.items, n, sum });
     coi_small_free(&ctx->heap, copy, nbytes);
     return ctx->error.code;
 }
@@ -740,9 +827,14 @@ minimize_for(co_context *ctx, co_optimizer *optimizer, co_value *loss, co_value 
     for (size_t i = 0; i < n; ++i)
         coi_ref(variables[i]); /* the tape that holds them ends */
     co_block_begin(ctx);
-    if (coi_gradients(ctx, &loss, 1, NULL, gradients, n, false) == CO_OK) {
+    if (optimizer->common.loss_scale > 0)
+        loss = coi_scale_loss(ctx, optimizer, loss);
+    ctx->call = call;
+    if (loss == NULL)
+        coi_tape_spend(ctx);
+    else if (coi_gradients(ctx, &loss, 1, NULL, gradients, n, false) == CO_OK) {
         ctx->call = call;
-        apply(ctx, &(pairs){ optimizer, gradients, variables, n, true });
+        apply(ctx, &(coi_pairs){ optimizer, gradients, variables, n, true });
     }
     co_block_end(ctx);
     for (size_t i = 0; i < n; ++i)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making optimizers, and the calls common to all of them.
+ * Making optimizers, and checks common to all of them.
  */
 #include "train/optimizer.h"
 
-#include "ops/engine/call_recording.h"
 
 #include <string.h>
 
@@ -20,10 +19,22 @@ destroy(coi_heap *heap, void *object)
     co_optimizer *optimizer = object;
 
     coi_slots_free(heap, optimizer);
+    coi_common_free(heap, optimizer);
+    coi_free(heap->store->memory, optimizer->texts, optimizer->texts_size);
     coi_object_free(heap, optimizer, size_of(optimizer->rule));
 }
 
 const coi_class coi_optimizer_class = { "optimizer", destroy, NULL };
+
+/* The learning rate is the first option of every rule. */
+static double
+first_rate(const co_optimizer *optimizer)
+{
+    double rate;
+
+    memcpy(&rate, optimizer->options + sizeof(size_t), sizeof(rate));
+    return rate;
+}
 
 co_optimizer *
 coi_optimizer_new(co_context *ctx, const coi_optimizer_rule *rule, const void *options)
@@ -36,14 +47,21 @@ coi_optimizer_new(co_context *ctx, const coi_optimizer_rule *rule, const void *o
     }
     optimizer->rule = rule;
     optimizer->runtime = ctx->runtime;
+    optimizer->name = rule->name;
     coi_lock_init(&optimizer->lock);
+    coi_common_init(optimizer);
     memcpy(optimizer->options, rule->defaults, rule->options_size);
     if (!coi_take_options(ctx, optimizer->options, rule->options_size, options, 2) ||
         !rule->check(ctx, optimizer->options)) {
         coi_unref(&ctx->heap, optimizer);
         return NULL;
     }
-    optimizer->num_slots = rule->num_slots(optimizer->options);
+    optimizer->num_rule_slots = rule->slots(optimizer->options, optimizer->slots);
+    optimizer->num_slots = optimizer->num_rule_slots;
+    if (rule->weight_decay != NULL)
+        optimizer->common.weight_decay = rule->weight_decay(optimizer->options);
+    for (int i = 0; i < COI_MAX_LOCAL_REPLICAS; ++i)
+        optimizer->numbers[i] = (coi_numbers){ .learning_rate = first_rate(optimizer) };
     return coi_own(ctx, optimizer);
 }
 
@@ -59,16 +77,8 @@ coi_check_trained(co_context *ctx, const coi_variable *variable)
     if (variable->dtype == CO_FLOAT32 || variable->dtype == CO_FLOAT64)
         return true;
     coi_fail(ctx, CO_INVALID_ARGUMENT,
-             "variable '%.100s' is %s; optimizers update float32 and float64", variable->name,
-             co_dtype_name((co_dtype)variable->dtype));
+             "variable '%.100s' is %s; optimizers update float32 and float64: keep the weights in "
+             "float32, and use co_cast where the model computes with them",
+             variable->name, co_dtype_name((co_dtype)variable->dtype));
     return false;
-}
-
-int64_t
-co_optimizer_iterations(co_context *ctx, const co_optimizer *optimizer)
-{
-    COI_ENTER(ctx, "optimizer_iterations", 0);
-    return coi_check_optimizer(ctx, optimizer) && coi_check_host_state(ctx, "the number of updates")
-               ? atomic_load(&optimizer->iterations)
-               : 0;
 }

@@ -13,15 +13,10 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct coi_slot_entry {
-    co_value *variable; /* a reference: the key stays what it is */
-    co_value *slots[COI_MAX_SLOTS];
-} coi_slot_entry;
-
 static void
 destroy_entry(coi_heap *heap, coi_slot_entry *entry)
 {
-    for (int i = 0; i < COI_MAX_SLOTS; ++i)
+    for (int i = 0; i < COI_ALL_SLOTS; ++i)
         coi_unref(heap, entry->slots[i]);
     coi_unref(heap, entry->variable);
     coi_free(heap->store->memory, entry, sizeof(*entry));
@@ -66,14 +61,20 @@ static bool
 make_slots(co_context *ctx, const co_optimizer *optimizer, coi_slot_entry *entry)
 {
     const char *variable = entry->variable->u.variable->name;
-    size_t      nbytes = strlen(variable) + 64;
-    char       *name = coi_small_alloc(&ctx->heap, nbytes);
+    size_t      nbytes = strlen(variable) + 2;
+    char       *name;
 
+    for (int i = 0; i < optimizer->num_slots; ++i)
+        nbytes += strlen(optimizer->slots[i].name);
+    name = coi_small_alloc(&ctx->heap, nbytes);
     if (name == NULL)
         return no_memory(ctx, entry->variable->u.variable);
     for (int i = 0; i < optimizer->num_slots; ++i) {
-        snprintf(name, nbytes, "%s/%s", variable, optimizer->rule->slots[i]);
-        entry->slots[i] = coi_slot_variable(ctx, entry->variable, name);
+        snprintf(name, nbytes, "%s/%s", variable, optimizer->slots[i].name);
+        /* each replica accumulates gradients of its own */
+        entry->slots[i] = coi_slot_variable(ctx, entry->variable, name,
+                                            i == optimizer->accumulator ? CO_SYNC_ON_READ
+                                                                        : CO_SYNC_ON_WRITE);
         if (entry->slots[i] == NULL)
             break;
     }
@@ -82,16 +83,18 @@ make_slots(co_context *ctx, const co_optimizer *optimizer, coi_slot_entry *entry
 }
 
 static coi_slot_entry *
-new_entry(co_context *ctx, const co_optimizer *optimizer, co_value *variable)
+new_entry(co_context *ctx, co_optimizer *optimizer, co_value *variable)
 {
     coi_slot_entry *entry = coi_calloc(&ctx->runtime->memory, sizeof(*entry));
 
+    atomic_store(&optimizer->is_used, true);
     if (entry == NULL) {
         no_memory(ctx, variable->u.variable);
         return NULL;
     }
     coi_ref(variable);
     entry->variable = variable;
+    entry->decays = coi_decays(optimizer, variable);
     if (make_slots(ctx, optimizer, entry))
         return entry;
     destroy_entry(&ctx->heap, entry);
@@ -165,6 +168,8 @@ add_entry(co_context *ctx, co_optimizer *optimizer, coi_slot_entry *entry)
     if (theirs == NULL && (ok = make_room(optimizer))) {
         put_entry(atomic_load(&optimizer->table), entry);
         ++optimizer->num_entries;
+        entry->next = optimizer->entries;
+        optimizer->entries = entry;
     }
     coi_lock_give(&optimizer->lock);
     if (!ok)
@@ -175,8 +180,7 @@ add_entry(co_context *ctx, co_optimizer *optimizer, coi_slot_entry *entry)
     return theirs;
 }
 
-/* Entries never move, and an update holds the locks of the variable and its slots. */
-co_value *const *
+const coi_slot_entry *
 coi_slots_of(co_context *ctx, co_optimizer *optimizer, co_value *variable)
 {
     coi_slot_entry *entry;
@@ -188,7 +192,7 @@ coi_slots_of(co_context *ctx, co_optimizer *optimizer, co_value *variable)
         if (entry != NULL)
             entry = add_entry(ctx, optimizer, entry);
     }
-    return entry != NULL ? entry->slots : NULL;
+    return entry;
 }
 
 co_value *
@@ -212,13 +216,13 @@ coi_whole_variable(co_context *ctx, co_value *variable, size_t *i)
 co_value *
 co_optimizer_slot_names(co_context *ctx, co_optimizer *optimizer)
 {
-    co_value *names[COI_MAX_SLOTS];
+    co_value *names[COI_ALL_SLOTS];
 
     COI_ENTER(ctx, "optimizer_slot_names", NULL);
     if (!coi_check_optimizer(ctx, optimizer))
         return NULL;
     for (int i = 0; i < optimizer->num_slots; ++i)
-        names[i] = co_string(ctx, optimizer->rule->slots[i]);
+        names[i] = co_string(ctx, optimizer->slots[i].name);
     return co_tuple(ctx, names, (size_t)optimizer->num_slots);
 }
 
@@ -226,40 +230,57 @@ co_optimizer_slot_names(co_context *ctx, co_optimizer *optimizer)
 static int
 slot_named(co_context *ctx, const co_optimizer *optimizer, const char *name)
 {
-    char all[200] = "";
+    char all[300] = "";
 
     for (int i = 0; i < optimizer->num_slots; ++i) {
         size_t length = strlen(all);
 
-        if (strcmp(optimizer->rule->slots[i], name) == 0)
+        if (strcmp(optimizer->slots[i].name, name) == 0)
             return i;
-        snprintf(all + length, sizeof(all) - length, "%s'%s'", i > 0 ? ", " : "",
-                 optimizer->rule->slots[i]);
+        snprintf(all + length, sizeof(all) - length, "%s'%.60s'", i > 0 ? ", " : "",
+                 optimizer->slots[i].name);
     }
     coi_fail(ctx, CO_NOT_FOUND, "%s with these options has no slot '%.60s'; it has %s",
-             optimizer->rule->name, name, optimizer->num_slots > 0 ? all : "none");
+             optimizer->name, name, optimizer->num_slots > 0 ? all : "none");
     return -1;
 }
 
-/* A slot that is given out has values everywhere. A value of the block. */
-static co_value *
-slot_of(co_context *ctx, co_optimizer *optimizer, co_value *whole, int which)
+/* An average of no update is the variable as it is. */
+static bool
+fill_average(co_context *ctx, co_value *variable, co_value *slot)
 {
-    co_value *const *slots = coi_slots_of(ctx, optimizer, whole);
-    size_t n = whole->u.variable->components != NULL ? whole->u.variable->num_components : 1;
+    co_value *now = variable->u.variable->ops->peek(variable);
+    bool      ok = coi_plain_fill(ctx, slot, 0, now);
 
-    for (size_t i = 0; slots != NULL && i < n; ++i)
-        if (!coi_plain_zero(ctx, coi_variable_component(slots[which], i)))
-            return NULL;
-    return slots != NULL ? slots[which] : NULL;
+    coi_unref(&ctx->heap, now);
+    return ok;
+}
+
+bool
+coi_slot_fill(co_context *ctx, const co_optimizer *optimizer, const coi_slot_entry *entry,
+              int which)
+{
+    const coi_variable *variable = entry->variable->u.variable;
+    size_t              n = variable->components != NULL ? variable->num_components : 1;
+    bool                ok = true;
+
+    for (size_t i = 0; ok && i < n; ++i) {
+        co_value *slot = coi_variable_component(entry->slots[which], i);
+
+        ok = which == optimizer->average
+                 ? fill_average(ctx, coi_variable_component(entry->variable, i), slot)
+                 : coi_plain_fill(ctx, slot, optimizer->slots[which].initial, NULL);
+    }
+    return ok;
 }
 
 co_value *
 co_optimizer_slot(co_context *ctx, co_optimizer *optimizer, const char *name, co_value *variable)
 {
-    co_value *whole, *slot;
-    size_t    at;
-    int       which;
+    const coi_slot_entry *entry;
+    co_value             *whole, *slot;
+    size_t                at;
+    int                   which;
 
     COI_ENTER(ctx, "optimizer_slot", NULL);
     if (!coi_check_optimizer(ctx, optimizer) || !coi_check_variable(ctx, variable, 4))
@@ -274,8 +295,47 @@ co_optimizer_slot(co_context *ctx, co_optimizer *optimizer, const char *name, co
     if (which < 0 || !coi_check_trained(ctx, variable->u.variable))
         return NULL;
     whole = coi_whole_variable(ctx, variable, &at);
-    slot = whole != NULL ? slot_of(ctx, optimizer, whole, which) : NULL;
-    if (slot != NULL && whole != coi_variable_itself(variable))
+    entry = whole != NULL ? coi_slots_of(ctx, optimizer, whole) : NULL;
+    if (entry == NULL || !coi_slot_fill(ctx, optimizer, entry, which))
+        return NULL;
+    slot = entry->slots[which];
+    if (whole != coi_variable_itself(variable))
         slot = coi_variable_component(slot, at);
-    return slot != NULL ? coi_own_ref(ctx, slot) : NULL;
+    return coi_own_ref(ctx, slot);
+}
+
+/* All slots of a variable, with values. */
+static bool
+build(co_context *ctx, co_optimizer *optimizer, co_value *variable)
+{
+    const coi_slot_entry *entry;
+    co_value             *whole;
+    size_t                at;
+    bool                  ok = coi_check_trained(ctx, variable->u.variable);
+
+    whole = ok ? coi_whole_variable(ctx, variable, &at) : NULL;
+    entry = whole != NULL ? coi_slots_of(ctx, optimizer, whole) : NULL;
+    for (int i = 0; entry != NULL && ok && i < optimizer->num_slots; ++i)
+        ok = coi_slot_fill(ctx, optimizer, entry, i);
+    return entry != NULL && ok;
+}
+
+co_code
+co_optimizer_build(co_context *ctx, co_optimizer *optimizer, co_value *variables)
+{
+    COI_ENTER_CODE(ctx, "optimizer_build");
+    if (!coi_check_optimizer(ctx, optimizer) || !coi_check_value(ctx, variables, 3, "variables") ||
+        !coi_may_set(ctx))
+        return ctx->error.code;
+    if (!coi_is_structure(variables))
+        return coi_fail(ctx, CO_TYPE_ERROR, "variables is %s; it must be a list of variables",
+                        coi_a_kind(variables->kind));
+    for (size_t i = 0; ctx->error.code == CO_OK && i < variables->u.items.n; ++i)
+        if (variables->u.items.items[i]->kind != CO_KIND_VARIABLE)
+            coi_fail(ctx, CO_TYPE_ERROR,
+                     "item %zu of variables is %s; it must be one that co_variable made", i,
+                     coi_a_kind(variables->u.items.items[i]->kind));
+    for (size_t i = 0; ctx->error.code == CO_OK && i < variables->u.items.n; ++i)
+        build(ctx, optimizer, variables->u.items.items[i]);
+    return ctx->error.code;
 }

@@ -298,17 +298,17 @@ initialize_effect(co_context *ctx, coi_effect *effect)
 }
 
 const coi_op coi_op_initialize_variable = {
-    COI_EFFECT("initialize_variable", "Fills an optimizer slot without a value with zeros.",
-               initialize_effect, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE)
+    COI_EFFECT("initialize_variable", "Gives an optimizer slot its first value.", initialize_effect,
+               CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE)
 };
 
 bool
-coi_plain_zero(co_context *ctx, co_value *variable)
+coi_plain_fill(co_context *ctx, co_value *variable, double number, co_value *tensor)
 {
     plain         *p = plain_of(variable);
-    co_value      *zeros, *now = plain_peek(variable), *none = NULL;
+    co_value      *now = plain_peek(variable), *none = NULL;
     coi_assignment assignment = {
-        .variables = &variable, .n = 1, .verb = COI_ASSIGN, .values = &zeros, .fresh = &none
+        .variables = &variable, .n = 1, .verb = COI_ASSIGN, .values = &tensor, .fresh = &none
     };
     bool ok;
 
@@ -316,10 +316,26 @@ coi_plain_zero(co_context *ctx, co_value *variable)
     if (now != NULL)
         return true;
     co_block_begin(ctx);
-    zeros = co_zeros(ctx, (co_dtype)p->base.dtype, p->base.shape.dims, p->base.shape.ndim);
-    ok = zeros != NULL && coi_execute_assignment(ctx, &coi_op_initialize_variable, &assignment);
+    if (tensor == NULL && number == 0)
+        tensor = co_zeros(ctx, (co_dtype)p->base.dtype, p->base.shape.dims, p->base.shape.ndim);
+    else if (tensor == NULL)
+        tensor = co_fill(ctx, p->base.shape.dims, p->base.shape.ndim,
+                         co_cast(ctx, co_scalar_double(ctx, number), (co_dtype)p->base.dtype));
+    ok = tensor != NULL && coi_execute_assignment(ctx, &coi_op_initialize_variable, &assignment);
     co_block_end(ctx);
     return ok;
+}
+
+bool
+coi_plain_has_value(co_value *variable)
+{
+    plain *p = plain_of(variable);
+    bool   has;
+
+    coi_lock_take(&p->lock);
+    has = p->value != NULL;
+    coi_lock_give(&p->lock);
+    return has;
 }
 
 const coi_device_name *

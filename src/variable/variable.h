@@ -71,9 +71,12 @@ typedef struct coi_assignment {
 } coi_assignment;
 /* Run such an entry. False with an error. */
 bool coi_execute_assignment(co_context *ctx, const coi_op *op, coi_assignment *assignment);
-/* Zeros for an ordinary variable that has no value yet, on its device; others stay as they are.
- * False with an error. */
-bool coi_plain_zero(co_context *ctx, co_value *variable);
+/* Whether an ordinary variable has a value. */
+bool coi_plain_has_value(co_value *variable);
+/* A first value for an ordinary variable that has none yet, on its device: `number` everywhere, or
+ * a tensor of its dtype and shape that is not NULL. Others stay as they are. False with an error.
+ */
+bool coi_plain_fill(co_context *ctx, co_value *variable, double number, co_value *tensor);
 /* Where an ordinary variable lives. */
 const coi_device_name *coi_plain_device(co_value *variable);
 

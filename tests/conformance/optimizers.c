@@ -163,6 +163,8 @@ CONFORM(adam_takes_its_first_step, "")
     co_adam_options adam = CO_ADAM_OPTIONS_INIT;
 
     adam.learning_rate = 0.5;
+    adam.beta_1 = 0.5; /* float32 holds 1 - beta exactly */
+    adam.beta_2 = 0.75;
     adam.epsilon = 0;
     t.optimizer = co_adam(ctx, &adam);
     suite_step(ctx, s, apply_own, &t);

@@ -8,18 +8,6 @@
 #include "families.h"
 
 static void
-run_optimizers(golden_case *c)
-{
-    golden_missing(c, "the optimizers of this family");
-}
-
-static void
-run_train(golden_case *c)
-{
-    golden_missing(c, "the models of this family");
-}
-
-static void
 run_tensorboard(golden_case *c)
 {
     golden_missing(c, "event files");
@@ -32,9 +20,9 @@ const golden_family golden_families[] = {
     { "distribute_input", golden_run_distribute_input },
     { "datasets", golden_run_datasets },
     { "ops", golden_run_ops },
-    { "optimizers", run_optimizers },
+    { "optimizers", golden_run_optimizers },
     { "records", golden_run_records },
-    { "train", run_train },
+    { "train", golden_run_train },
     { "tensorboard", run_tensorboard },
     { "v1", golden_run_v1 },
     { "numpy_dataset", golden_run_numpy_dataset },

@@ -25,6 +25,8 @@ void golden_run_functions(golden_case *c);
 void golden_run_losses(golden_case *c);
 void golden_run_metrics(golden_case *c);
 void golden_run_checkpoints(golden_case *c);
+void golden_run_optimizers(golden_case *c);
+void golden_run_train(golden_case *c);
 
 /* Whether the case is one of deferred-graph mode. */
 bool golden_is_graph(golden_case *c);
