@@ -5,7 +5,7 @@
 # In the order in which a program first needs them: the linker keeps it, so the start of a program touches few pages.
 set(COHORT_LAYERS
     base device value context ops/engine ops/math ops/kernels ops/array ops/nn ops/random
-    variable function io data collective strategy train compat)
+    variable function io data collective strategy train checkpoint compat)
 set(COHORT_GENERATED_DIR "${CMAKE_BINARY_DIR}/generated")
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")

@@ -26,6 +26,7 @@
  *   metrics.h   metrics: numbers about the examples seen so far
  *   schedule.h  learning rates by the number of updates
  *   train.h     optimizers
+ *   checkpoint.h  the state of a training program in a folder
  *   tensor_files.h  safetensors, .npz weights, TensorFlow's checkpoints
  *   dlpack.h    exchange with other libraries
  *   aliases.h   the documents' experimental and older names
@@ -47,6 +48,7 @@
 #include <cohort/aliases.h>
 #include <cohort/api.h>
 #include <cohort/communication.h>
+#include <cohort/checkpoint.h>
 #include <cohort/context.h>
 #include <cohort/control_flow.h>
 #include <cohort/creator.h>

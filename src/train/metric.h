@@ -207,7 +207,7 @@ co_value *coi_divide_no_nan(co_context *ctx, co_value *x, co_value *y);
 /* `x` repeated to the shape of `like`; CO_INVALID_ARGUMENT where it does not go into that. */
 co_value *coi_metric_broadcast(co_context *ctx, const char *what, co_value *x, co_value *like);
 /* Numbers as a tensor. */
-co_value *coi_numbers(co_context *ctx, co_dtype dtype, const double *numbers, size_t n);
+co_value *coi_metric_numbers(co_context *ctx, co_dtype dtype, const double *numbers, size_t n);
 /* The weight of a batch with its mask multiplied in, in `dtype`; NULL without an error: there is
  * none. */
 co_value *coi_batch_weight(co_context *ctx, const coi_metric_batch *batch, co_dtype dtype);

@@ -112,7 +112,7 @@ sum_up(co_context *ctx, const co_metric *metric, co_value *terms)
         return areas;
     if (o->label_weights == NULL)
         return co_reduce_mean(ctx, areas, CO_ALL_AXES, false);
-    weights = coi_numbers(ctx, CO_FLOAT64, o->label_weights, o->num_label_weights);
+    weights = coi_metric_numbers(ctx, CO_FLOAT64, o->label_weights, o->num_label_weights);
     return coi_divide_no_nan(ctx,
                              co_reduce_sum(ctx, co_mul(ctx, areas, weights), CO_ALL_AXES, false),
                              co_reduce_sum(ctx, weights, CO_ALL_AXES, false));

@@ -194,7 +194,7 @@ weights_of(co_context *ctx, const counting *c, co_value *weight)
         weight = coi_metric_broadcast(ctx, "sample weights", weight, c->y_pred);
     }
     if (o->label_weights != NULL && !o->multi_label) {
-        labels = coi_numbers(ctx, CO_FLOAT64, o->label_weights, o->num_label_weights);
+        labels = coi_metric_numbers(ctx, CO_FLOAT64, o->label_weights, o->num_label_weights);
         labels = coi_metric_broadcast(ctx, "label weights", co_expand_dims(ctx, labels, 0),
                                       c->y_pred);
     }
@@ -325,7 +325,7 @@ compare(co_context *ctx, const counting *c)
 {
     const co_metric *m = c->metric;
     int64_t          n = (int64_t)m->options.num_thresholds;
-    co_value        *thresholds = coi_numbers(ctx, m->compute, m->options.thresholds, (size_t)n);
+    co_value *thresholds = coi_metric_numbers(ctx, m->compute, m->options.thresholds, (size_t)n);
 
     thresholds = co_reshape(ctx, thresholds, (int64_t[]){ n, 1, 1 }, 1 + c->y_pred->ndim);
     return co_greater(ctx, co_expand_dims(ctx, c->y_pred, 0), thresholds);

@@ -115,7 +115,7 @@ coi_metric_broadcast(co_context *ctx, const char *what, co_value *x, co_value *l
 }
 
 co_value *
-coi_numbers(co_context *ctx, co_dtype dtype, const double *numbers, size_t n)
+coi_metric_numbers(co_context *ctx, co_dtype dtype, const double *numbers, size_t n)
 {
     return coi_metric_cast(ctx, co_tensor(ctx, CO_FLOAT64, CO_SHAPE((int64_t)n), numbers), dtype);
 }

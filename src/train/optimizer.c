@@ -4,7 +4,6 @@
  */
 #include "train/optimizer.h"
 
-
 #include <string.h>
 
 static size_t

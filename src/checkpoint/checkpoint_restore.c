@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Restoring. First everything is found, compared and read, with its checksum; then everything is
+ * put in its place. So a checkpoint that does not fit, or is damaged, changes nothing.
+ */
+#include "checkpoint/checkpoint.h"
+
+#include "io/tensor_file.h"
+#include "ops/engine/call_recording.h"
+#include "strategy/strategy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- the report --- */
+
+void
+coi_report_clear(coi_memory *memory, coi_report *report)
+{
+    for (size_t i = 0; i < report->n; ++i)
+        coi_free(memory, report->at[i].text, report->at[i].nbytes);
+    coi_free(memory, report->at, report->capacity * sizeof(*report->at));
+    *report = (coi_report){ NULL, 0, 0 };
+}
+
+static bool
+note(co_context *ctx, co_checkpoint *checkpoint, coi_fate fate, const char *text)
+{
+    coi_memory *memory = &ctx->runtime->memory;
+    coi_report *report = &checkpoint->report;
+    size_t      n = strlen(text);
+    char       *copy = coi_strndup(memory, text, n);
+
+    if (copy != NULL && coi_grow(memory, (void **)&report->at, &report->capacity, report->n + 1,
+                                 sizeof(*report->at))) {
+        report->at[report->n++] = (coi_fated){ copy, n + 1, fate };
+        return true;
+    }
+    coi_free(memory, copy, n + 1);
+    coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to report what a checkpoint has");
+    return false;
+}
+
+static co_value *
+texts_of(co_context *ctx, const co_checkpoint *checkpoint, coi_fate fate)
+{
+    const coi_report *report = &checkpoint->report;
+    size_t            nbytes = (report->n + 1) * sizeof(co_value *), n = 0;
+    co_value        **texts = coi_small_alloc(&ctx->heap, nbytes), *list;
+
+    if (texts == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a report");
+        return NULL;
+    }
+    for (size_t i = 0; i < report->n; ++i)
+        if (report->at[i].fate == fate)
+            texts[n++] = co_string(ctx, report->at[i].text);
+    list = co_list(ctx, texts, n);
+    coi_small_free(&ctx->heap, texts, nbytes);
+    return list;
+}
+
+co_value *
+co_checkpoint_report(co_context *ctx, const co_checkpoint *checkpoint)
+{
+    static const char *const keys[COI_NUM_FATES] = { "restored", "missing", "unused", "different" };
+    co_value                *lists[COI_NUM_FATES];
+
+    COI_ENTER(ctx, "checkpoint_report", NULL);
+    if (!coi_check_checkpoint(ctx, checkpoint))
+        return NULL;
+    for (int i = 0; i < COI_NUM_FATES; ++i)
+        lists[i] = texts_of(ctx, checkpoint, (coi_fate)i);
+    return co_dict(ctx, keys, lists, COI_NUM_FATES);
+}
+
+/* --- comparing --- */
+
+typedef struct restoring {
+    co_checkpoint   *checkpoint;
+    coi_tensor_file *file;
+    coi_places       places;
+    char             path[1000]; /* for messages */
+} restoring;
+
+static bool
+fits(const coi_place *place, const coi_tensor_entry *entry)
+{
+    if (entry->info.dtype != place->dtype)
+        return false;
+    if (place->is_bytes)
+        return entry->info.ndim == 1;
+    return entry->info.ndim == place->ndim &&
+           (place->ndim == 0 ||
+            memcmp(entry->info.dims, place->dims, (size_t)place->ndim * sizeof(*place->dims)) == 0);
+}
+
+static const char *
+type_text(co_dtype dtype, const int64_t *dims, int ndim, bool is_bytes, char *out, size_t capacity)
+{
+    size_t n = (size_t)snprintf(out, capacity, "%s [", co_dtype_name(dtype));
+
+    for (int i = 0; !is_bytes && i < ndim && n < capacity; ++i)
+        n += (size_t)snprintf(out + n, capacity - n, "%s%lld", i > 0 ? ", " : "",
+                              (long long)dims[i]);
+    if (n < capacity)
+        snprintf(out + n, capacity - n, "%s]", is_bytes ? "any" : "");
+    return out;
+}
+
+static bool
+note_difference(co_context *ctx, const restoring *r, const coi_place *place,
+                const coi_tensor_entry *entry)
+{
+    char mine[200], theirs[200], text[800];
+
+    snprintf(text, sizeof(text), "%.300s: %s in the program, %s in the checkpoint", place->name,
+             type_text(place->dtype, place->dims, place->ndim, place->is_bytes, mine, sizeof(mine)),
+             type_text(entry->info.dtype, entry->info.dims, entry->info.ndim, false, theirs,
+                       sizeof(theirs)));
+    return note(ctx, r->checkpoint, COI_DIFFERENT, text);
+}
+
+/* What is to be read of a place; NULL: nothing, as is noted. */
+static const coi_tensor_entry *
+find_entry(co_context *ctx, const restoring *r, const coi_place *place)
+{
+    const coi_tensor_entry *entry = coi_tensor_file_entry(r->file, place->name,
+                                                          strlen(place->name));
+    bool                    fitting = entry != NULL && fits(place, entry);
+
+    if (!fitting && !place->is_optional) {
+        if (entry == NULL)
+            note(ctx, r->checkpoint, COI_MISSING, place->name);
+        else
+            note_difference(ctx, r, place, entry);
+    }
+    return fitting && note(ctx, r->checkpoint, COI_RESTORED, place->name) ? entry : NULL;
+}
+
+static bool
+is_place(const restoring *r, const char *name)
+{
+    for (size_t i = 0; i < r->places.n; ++i)
+        if (strcmp(r->places.at[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static void
+note_unused(co_context *ctx, const restoring *r)
+{
+    for (size_t i = 0; ctx->error.code == CO_OK && i < r->file->info.num_entries; ++i)
+        if (!is_place(r, r->file->entries[i].info.name))
+            note(ctx, r->checkpoint, COI_UNUSED, r->file->entries[i].info.name);
+}
+
+/* Without is_partial nothing may be missing or different. */
+static bool
+check_report(co_context *ctx, const restoring *r)
+{
+    const coi_report *report = &r->checkpoint->report;
+    const coi_fated  *first = NULL;
+    size_t            n = 0;
+
+    if (r->checkpoint->folder.options.is_partial || ctx->error.code != CO_OK)
+        return ctx->error.code == CO_OK;
+    for (size_t i = 0; i < report->n; ++i)
+        if (report->at[i].fate == COI_MISSING || report->at[i].fate == COI_DIFFERENT) {
+            first = first != NULL ? first : &report->at[i];
+            ++n;
+        }
+    if (n == 0)
+        return true;
+    coi_fail(
+        ctx, CO_VALUE_ERROR,
+        "'%s' does not fit the program in %zu tensor%s, and nothing was restored; the first is "
+        "%s%s; co_checkpoint_report has all of them, and is_partial restores the others",
+        r->path, n, COI_S(n), first->text,
+        first->fate == COI_MISSING ? ", which the checkpoint does not have" : "");
+    return false;
+}
+
+/* --- reading --- */
+
+static co_code
+check_sum(const restoring *r, const coi_place *place, uint32_t crc, co_error_info *err)
+{
+    size_t prefix = sizeof(COI_CHECKSUM_OF) - 1;
+    char   seen[12];
+
+    snprintf(seen, sizeof(seen), "%08lx", (unsigned long)crc);
+    for (size_t i = 0; i < r->file->num_metadata; ++i) {
+        const coi_metadata *pair = &r->file->metadata[i];
+
+        if (strncmp(pair->key, COI_CHECKSUM_OF, prefix) == 0 &&
+            strcmp(pair->key + prefix, place->name) == 0)
+            return strcmp(pair->value, seen) == 0
+                       ? CO_OK
+                       : coi_error(err, CO_DATA_LOSS,
+                                   "'%s': tensor '%.200s' has the checksum %s, and %.20s was "
+                                   "written: it is damaged",
+                                   r->path, place->name, seen, pair->value);
+    }
+    return CO_OK; /* a file of another program */
+}
+
+static bool
+read_place(co_context *ctx, restoring *r, coi_place *place, const coi_tensor_entry *entry)
+{
+    coi_extent extent;
+    uint32_t   crc = 0;
+    co_device *host = ctx->device->host != NULL ? (co_device *)(uintptr_t)ctx->device->host
+                                                : ctx->device;
+    int64_t    n = 1;
+
+    for (int i = 0; i < entry->info.ndim; ++i)
+        n *= entry->info.dims[i];
+    place->tensor = coi_tensor_new(&ctx->heap, host, entry->info.dtype, entry->info.dims,
+                                   entry->info.ndim, n, coi_err(ctx));
+    if (place->tensor != NULL &&
+        r->file->format->locate(r->file, entry, &extent, coi_err(ctx)) == CO_OK &&
+        coi_read_extent(&extent, 0, coi_data_on_host(place->tensor), extent.nbytes, host->team,
+                        &crc, coi_err(ctx)) == CO_OK)
+        check_sum(r, place, crc, coi_err(ctx));
+    return coi_failed(ctx) == CO_OK;
+}
+
+static bool
+read_places(co_context *ctx, restoring *r)
+{
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < r->places.n; ++i) {
+        coi_place              *place = &r->places.at[i];
+        const coi_tensor_entry *entry = coi_tensor_file_entry(r->file, place->name,
+                                                              strlen(place->name));
+
+        if (entry != NULL && fits(place, entry))
+            ok = read_place(ctx, r, place, entry);
+    }
+    return ok;
+}
+
+static bool
+put_places(co_context *ctx, restoring *r)
+{
+    bool ok = true;
+
+    for (coi_state *s = r->checkpoint->states; ok && s != NULL; s = s->next)
+        ok = s->kind->prepare == NULL ||
+             s->kind->prepare(ctx, s, r->places.at + s->first, s->end - s->first);
+    for (coi_state *s = r->checkpoint->states; ok && s != NULL; s = s->next)
+        ok = s->kind->put(ctx, r->checkpoint, s, r->places.at + s->first, s->end - s->first);
+    return ok;
+}
+
+/* One checkpoint. False with an error. */
+static bool
+restore_step(co_context *ctx, co_checkpoint *checkpoint, int64_t step)
+{
+    coi_memory *memory = &ctx->runtime->memory;
+    restoring   r = { .checkpoint = checkpoint, .places = { .memory = memory } };
+    char        name[COI_CHECKPOINT_NAME];
+    bool        ok;
+
+    coi_name_of_step(step, name);
+    snprintf(r.path, sizeof(r.path), "%s/%s", checkpoint->folder.path, name);
+    coi_report_clear(memory, &checkpoint->report);
+    co_block_begin(ctx);
+    ok = coi_places_list(ctx, checkpoint, false, &r.places) &&
+         coi_tensor_file_open_as(memory, r.path, &coi_safetensors_format, &r.file, coi_err(ctx)) ==
+             CO_OK;
+    for (size_t i = 0; ok && i < r.places.n; ++i) {
+        find_entry(ctx, &r, &r.places.at[i]);
+        ok = ctx->error.code == CO_OK;
+    }
+    if (ok)
+        note_unused(ctx, &r);
+    ok = ok && check_report(ctx, &r) && read_places(ctx, &r) && put_places(ctx, &r);
+    coi_failed(ctx);
+    coi_tensor_file_close(r.file);
+    coi_places_free(&ctx->heap, &r.places);
+    co_block_end(ctx);
+    if (ok)
+        checkpoint->restored = step;
+    return ok;
+}
+
+/* --- choosing --- */
+
+/* All processes restore what the first one chooses: the largest of the numbers. */
+static int64_t
+agree(co_context *ctx, const co_checkpoint *checkpoint, int64_t step)
+{
+    co_value *all;
+
+    if (coi_checkpoint_workers(checkpoint) == 1)
+        return step;
+    if (coi_checkpoint_worker(checkpoint) != 0)
+        step = INT64_MIN;
+    all = co_reduce(ctx, checkpoint->strategy, CO_REDUCE_MAX, co_scalar_int64(ctx, step), NULL, 0);
+    if (all == NULL)
+        return -1;
+    if (coi_is_distributed(all))
+        all = co_at(ctx, co_local_results(ctx, checkpoint->strategy, all), 0);
+    return all != NULL ? co_item_int(ctx, all) : -1;
+}
+
+/* The number of the one that was asked for; -1: there is none. */
+static int64_t
+choose(co_context *ctx, const co_checkpoint *checkpoint, int64_t asked)
+{
+    const coi_checkpoint_index *index = &checkpoint->folder.index;
+    const coi_saved            *saved = NULL;
+
+    if (asked == CO_CHECKPOINT_LAST)
+        saved = index->n > 0 ? &index->at[index->n - 1] : NULL;
+    else if (asked == CO_CHECKPOINT_BEST)
+        saved = coi_index_best(index, checkpoint->folder.options.better);
+    else if (asked >= 0)
+        saved = coi_index_find(index, asked);
+    return agree(ctx, checkpoint, saved != NULL ? saved->step : -1);
+}
+
+/* The one before a damaged one. */
+static int64_t
+choose_before(co_context *ctx, const co_checkpoint *checkpoint, int64_t step)
+{
+    const coi_checkpoint_index *index = &checkpoint->folder.index;
+    int64_t                     before = -1;
+
+    for (size_t i = 0; i < index->n && index->at[i].step < step; ++i)
+        before = index->at[i].step;
+    return agree(ctx, checkpoint, before);
+}
+
+static co_code
+fail_not_found(co_context *ctx, const co_checkpoint *checkpoint, int64_t asked)
+{
+    const coi_checkpoint_index *index = &checkpoint->folder.index;
+
+    if (asked < 0)
+        return CO_OK; /* nothing was saved so far */
+    return coi_fail(ctx, CO_NOT_FOUND,
+                    "there is no checkpoint %lld in '%s'; there are %zu, %lld to %lld",
+                    (long long)asked, checkpoint->folder.path, index->n,
+                    (long long)(index->n > 0 ? index->at[0].step : -1),
+                    (long long)(index->n > 0 ? index->at[index->n - 1].step : -1));
+}
+
+/* A damaged checkpoint is skipped where the last one was asked for. With several processes it
+ * is an error: some may be able to read what others cannot. */
+static co_code
+restore(co_context *ctx, co_checkpoint *checkpoint, int64_t asked)
+{
+    int64_t step = choose(ctx, checkpoint, asked);
+
+    if (step < 0)
+        return ctx->error.code == CO_OK ? fail_not_found(ctx, checkpoint, asked) : ctx->error.code;
+    while (!restore_step(ctx, checkpoint, step)) {
+        int64_t before = -1;
+
+        if (asked == CO_CHECKPOINT_LAST && ctx->error.code == CO_DATA_LOSS &&
+            coi_checkpoint_workers(checkpoint) == 1)
+            before = choose_before(ctx, checkpoint, step);
+        if (before < 0)
+            break;
+        coi_log_line(&ctx->runtime->log, CO_LOG_WARNING,
+                     "checkpoint %lld is skipped for %lld: %s", (long long)step,
+                     (long long)before, ctx->error.message);
+        coi_error_reset(&ctx->error);
+        step = before;
+    }
+    return ctx->error.code;
+}
+
+co_code
+co_checkpoint_restore(co_context *ctx, co_checkpoint *checkpoint,
+                      const co_checkpoint_restore_options *options)
+{
+    co_checkpoint_restore_options all = CO_CHECKPOINT_RESTORE_OPTIONS_INIT;
+
+    COI_ENTER_CODE(ctx, "checkpoint_restore");
+    if (!coi_check_checkpoint(ctx, checkpoint) ||
+        !coi_take_options(ctx, &all, sizeof(all), options, 3))
+        return ctx->error.code;
+    if (all.step < CO_CHECKPOINT_BEST)
+        return coi_fail(
+            ctx, CO_VALUE_ERROR,
+            "options->step is %lld; give CO_CHECKPOINT_LAST, CO_CHECKPOINT_BEST, or the "
+            "number of a checkpoint",
+            (long long)all.step);
+    coi_save_join(checkpoint);
+    if (coi_tell_failure(ctx, checkpoint) != CO_OK)
+        return ctx->error.code;
+    if (checkpoint->folder.lock < 0 && coi_folder_look(&checkpoint->folder, coi_err(ctx)) != CO_OK)
+        return coi_failed(ctx);
+    restore(ctx, checkpoint, all.step);
+    ctx->call = "checkpoint_restore";
+    return ctx->error.code;
+}

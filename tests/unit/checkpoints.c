@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checkpoints of programs: what comes back, under which strategy, and what is refused. Killed
+ * programs are in tests/kills.
+ */
+#include "test.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SIZE = 6, EXAMPLES = 40 };
+
+/* --- folders --- */
+
+static const char *
+new_folder(void)
+{
+    static char path[64];
+
+    snprintf(path, sizeof(path), "/tmp/cohort-checkpoints-XXXXXX");
+    CO_REQUIRE(mkdtemp(path) != NULL);
+    return path;
+}
+
+static void
+remove_folder(const char *path)
+{
+    DIR           *names = opendir(path);
+    struct dirent *name;
+    char           file[400];
+
+    while (names != NULL && (name = readdir(names)) != NULL)
+        if (strcmp(name->d_name, ".") != 0 && strcmp(name->d_name, "..") != 0) {
+            snprintf(file, sizeof(file), "%s/%s", path, name->d_name);
+            unlink(file);
+        }
+    if (names != NULL)
+        closedir(names);
+    rmdir(path);
+}
+
+/* --- a program with every kind of state --- */
+
+typedef struct program {
+    co_context    *ctx;
+    co_strategy   *strategy;
+    co_value      *weights, *total, *generator; /* total: a sum that each replica has for itself */
+    co_optimizer  *adam;
+    co_metric     *mean;
+    co_dataset    *dataset;
+    co_iterator   *input;
+    co_function   *captured; /* NULL: eager */
+    int64_t        step;
+    co_checkpoint *checkpoint;
+} program;
+
+static co_value *
+train(co_context *ctx, co_value *args, void *user)
+{
+    program  *p = user;
+    co_value *x = co_at(ctx, args, 0), *losses;
+
+    x = co_dropout(ctx, x, 0.25);
+    x = co_add(ctx, x, co_generator_normal(ctx, p->generator, CO_FLOAT32, CO_SHAPE(SIZE), NULL));
+    co_tape_begin(ctx);
+    losses = co_reduce_mean(
+        ctx, co_squared_difference(ctx, co_mul(ctx, x, p->weights), co_float(ctx, 1)),
+        (const int[]){ 1 }, 1, false);
+    co_minimize(ctx, p->adam, co_average_loss(ctx, losses));
+    co_assign_add(ctx, p->total, co_reduce_sum(ctx, losses, CO_ALL_AXES, false));
+    co_metric_update(ctx, p->mean, losses, NULL, NULL);
+    return losses;
+}
+
+static co_strategy *
+test_mirrored(co_context *ctx, int replicas)
+{
+    static const char *const devices[] = { "/cpu:0", "/cpu:1", "/cpu:2" };
+
+    return co_mirrored_strategy(ctx, devices, (size_t)replicas, NULL);
+}
+
+static void
+make_variables(program *p)
+{
+    co_context          *ctx = p->ctx;
+    co_variable_options  named = CO_VARIABLE_OPTIONS_INIT, summed = CO_VARIABLE_OPTIONS_INIT;
+    co_optimizer_options options = CO_OPTIMIZER_OPTIONS_INIT;
+
+    named.name = "weights";
+    summed.name = "total";
+    summed.synchronization = CO_SYNC_ON_READ;
+    summed.aggregation = CO_AGGREGATION_SUM;
+    p->weights = co_variable(ctx, co_fill(ctx, CO_SHAPE(SIZE), co_float(ctx, 0.1)), &named);
+    p->total = co_variable(ctx, co_to_tensor(ctx, co_float(ctx, 0), CO_FLOAT32), &summed);
+    p->generator = co_generator(ctx, 5);
+    p->mean = co_metric_new(ctx, CO_METRIC_MEAN, NULL);
+    p->adam = co_adam(ctx, NULL);
+    options.accumulation_steps = 3;
+    options.ema_momentum = 0.75;
+    co_optimizer_configure(ctx, p->adam, &options);
+}
+
+static void
+make_input(program *p)
+{
+    co_context *ctx = p->ctx;
+    float       data[EXAMPLES * SIZE];
+
+    for (int i = 0; i < EXAMPLES * SIZE; ++i)
+        data[i] = (float)((i * 7919) % 101 - 50) * 0.02f;
+    p->dataset = co_dataset_from_tensor_slices(ctx, co_tensor(ctx, CO_FLOAT32,
+                                                              CO_SHAPE(EXAMPLES, SIZE), data));
+    p->dataset = co_dataset_shuffle(ctx, p->dataset, EXAMPLES, 11, true);
+    p->dataset = co_dataset_batch(ctx, p->dataset, 7, false);
+    p->dataset = co_dataset_repeat(ctx, p->dataset, -1);
+    if (p->strategy != NULL)
+        p->dataset = co_distribute_dataset(ctx, p->strategy, p->dataset, NULL);
+    p->input = co_iterate(ctx, p->dataset);
+}
+
+static void
+open_program(program *p, co_context *ctx, int replicas, bool is_captured, const char *folder)
+{
+    co_checkpoint_options options = CO_CHECKPOINT_OPTIONS_INIT;
+
+    *p = (program){ .ctx = ctx };
+    co_set_seed(ctx, 3);
+    if (replicas > 0) {
+        p->strategy = test_mirrored(ctx, replicas);
+        CO_SCOPE(ctx, p->strategy) {
+            make_variables(p);
+        }
+    } else {
+        make_variables(p);
+    }
+    make_input(p);
+    if (is_captured)
+        p->captured = co_function_of(ctx, train, p, NULL);
+    options.waits = replicas % 2 == 0;
+    if (p->strategy != NULL)
+        CO_SCOPE(ctx, p->strategy) {
+            p->checkpoint = co_checkpoint_open(ctx, folder, &options);
+        }
+    else
+        p->checkpoint = co_checkpoint_open(ctx, folder, &options);
+    co_checkpoint_add(ctx, p->checkpoint, "model",
+                      co_dict(ctx, (const char *[]){ "generator", "total", "weights" },
+                              (co_value *[]){ p->generator, p->total, p->weights }, 3));
+    co_checkpoint_add_optimizer(ctx, p->checkpoint, "adam", p->adam, co_list(ctx, &p->weights, 1));
+    co_checkpoint_add_metric(ctx, p->checkpoint, "mean", p->mean);
+    co_checkpoint_add_iterator(ctx, p->checkpoint, "input", p->dataset, &p->input);
+    co_checkpoint_add_counter(ctx, p->checkpoint, "step", &p->step);
+    CO_EXPECT_OK(ctx);
+}
+
+static void
+take_steps(program *p, int n)
+{
+    co_context *ctx = p->ctx;
+
+    for (; n > 0; --n, ++p->step)
+        CO_BLOCK(ctx) {
+            co_value *args = co_args(ctx, co_next(ctx, p->input));
+            co_fn     fn = p->captured != NULL ? co_captured : train;
+            void     *user = p->captured != NULL ? (void *)p->captured : (void *)p;
+
+            if (p->strategy != NULL)
+                co_run(ctx, p->strategy, fn, args, user);
+            else
+                fn(ctx, args, user);
+        }
+    CO_EXPECT_OK(ctx);
+}
+
+/* What a run comes to, to the bit. */
+typedef struct outcome {
+    float   weights[SIZE], total, mean;
+    int64_t step;
+} outcome;
+
+static outcome
+outcome_of(program *p)
+{
+    co_context *ctx = p->ctx;
+    outcome     o;
+
+    memset(&o, 0, sizeof(o));
+    co_value_copy_data(ctx, co_variable_save(ctx, p->weights), CO_FLOAT32, o.weights, SIZE);
+    o.total = (float)co_item_float(ctx, co_variable_save(ctx, p->total));
+    o.mean = (float)co_item_float(ctx, co_metric_result(ctx, p->mean));
+    o.step = p->step;
+    CO_EXPECT_OK(ctx);
+    return o;
+}
+
+/* --- tests --- */
+
+static void
+compare_runs(co_context *ctx, int replicas, bool is_captured)
+{
+    const char *folder = new_folder();
+    program     p;
+    outcome     whole, resumed;
+
+    for (int at = 1; at < 12; at += 3) { /* in the middle of cycles of accumulation, too */
+        CO_BLOCK(ctx) {
+            open_program(&p, ctx, replicas, is_captured, folder);
+            take_steps(&p, at);
+            CO_EXPECT_CODE(co_checkpoint_save(ctx, p.checkpoint, at, NULL), CO_OK);
+            take_steps(&p, 12 - at);
+            whole = outcome_of(&p);
+            CO_EXPECT_CODE(co_checkpoint_close(ctx, p.checkpoint), CO_OK);
+        }
+        CO_BLOCK(ctx) {
+            open_program(&p, ctx, replicas, is_captured, folder);
+            take_steps(&p, 2); /* which is forgotten */
+            CO_EXPECT_CODE(co_checkpoint_restore(ctx, p.checkpoint, NULL), CO_OK);
+            CO_EXPECT_INT(co_checkpoint_restored(ctx, p.checkpoint), at);
+            CO_EXPECT_INT(p.step, at);
+            take_steps(&p, 12 - at);
+            resumed = outcome_of(&p);
+            CO_EXPECT_CODE(co_checkpoint_close(ctx, p.checkpoint), CO_OK);
+        }
+        CO_EXPECT_BYTES(&resumed, &whole, sizeof(whole));
+    }
+    remove_folder(folder);
+}
+
+CO_TEST_WITH(a_run_goes_on_with_the_same_bits, "TR-4", "cpus=3")
+{
+    for (int replicas = 0; replicas < 4; ++replicas)
+        for (int is_captured = 0; is_captured < 2; ++is_captured)
+            compare_runs(ctx, replicas, is_captured != 0);
+}
+
+static bool
+is_in(co_context *ctx, co_value *list, const char *part)
+{
+    for (size_t i = 0; i < co_num_items(ctx, list); ++i) {
+        size_t      n;
+        const char *text = co_string_at(ctx, co_at(ctx, list, i), 0, &n);
+
+        if (text != NULL && strstr(text, part) != NULL)
+            return true;
+    }
+    return false;
+}
+
+CO_TEST(names_and_shapes_are_compared, "")
+{
+    const char           *folder = new_folder();
+    co_checkpoint_options options = CO_CHECKPOINT_OPTIONS_INIT;
+    co_value             *a = co_variable(ctx, co_fill(ctx, CO_SHAPE(2), co_float(ctx, 1)), NULL);
+    co_value             *b = co_variable(ctx, co_fill(ctx, CO_SHAPE(3), co_float(ctx, 2)), NULL);
+    co_value             *c = co_variable(ctx, co_fill(ctx, CO_SHAPE(4), co_float(ctx, 3)), NULL);
+    co_checkpoint        *first = co_checkpoint_open(ctx, folder, NULL), *second;
+    co_value             *report;
+
+    co_checkpoint_add(ctx, first, "a", a);
+    co_checkpoint_add(ctx, first, "b", b);
+    CO_EXPECT_CODE(co_checkpoint_add(ctx, first, "a", b), CO_ALREADY_EXISTS);
+    CO_EXPECT_ERROR(ctx, CO_ALREADY_EXISTS, "'a' was added to the checkpoint already");
+    CO_EXPECT_CODE(co_checkpoint_save(ctx, first, 5, NULL), CO_OK);
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, first), CO_OK);
+    for (int partial = 0; partial < 2; ++partial) {
+        options.is_partial = partial != 0;
+        second = co_checkpoint_open(ctx, folder, &options);
+        co_checkpoint_add(ctx, second, "a", a);
+        co_checkpoint_add(ctx, second, "b", c);
+        co_checkpoint_add(ctx, second, "new", c);
+        co_assign(ctx, a, co_fill(ctx, CO_SHAPE(2), co_float(ctx, 9)));
+        co_checkpoint_restore(ctx, second, NULL);
+        if (partial == 0)
+            CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "does not fit the program in 2 tensors");
+        CO_EXPECT_OK(ctx);
+        CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce_max(ctx, a, CO_ALL_AXES, false)),
+                        partial != 0 ? 1.0 : 9.0, 0.0);
+        report = co_checkpoint_report(ctx, second);
+        CO_EXPECT_TRUE(is_in(ctx, co_get(ctx, report, "restored"), "a"));
+        CO_EXPECT_TRUE(is_in(ctx, co_get(ctx, report, "missing"), "new"));
+        CO_EXPECT_TRUE(is_in(ctx, co_get(ctx, report, "different"),
+                             "b: float32 [4] in the program, float32 [3] in the checkpoint"));
+        CO_EXPECT_CODE(co_checkpoint_close(ctx, second), CO_OK);
+    }
+    remove_folder(folder);
+}
+
+static int64_t
+count_steps(co_context *ctx, co_checkpoint *checkpoint)
+{
+    return co_value_num_elements(ctx, co_checkpoint_steps(ctx, checkpoint));
+}
+
+CO_TEST(the_last_and_the_best_stay, "")
+{
+    static const double   values[] = { 0.5, 0.25, 0.75, 0.125, 1.0, 2.0, NAN };
+    static const int64_t  stay[] = { 1, 3, 5, 6 };
+    const char           *folder = new_folder();
+    co_checkpoint_options options = CO_CHECKPOINT_OPTIONS_INIT;
+    co_value             *v = co_variable(ctx, co_float(ctx, 1), NULL);
+    co_checkpoint        *checkpoint;
+
+    options.keep_last = 2;
+    options.keep_best = 2;
+    checkpoint = co_checkpoint_open(ctx, folder, &options);
+    co_checkpoint_add(ctx, checkpoint, "v", v);
+    for (int i = 0; i < 7; ++i) {
+        co_checkpoint_save_options how = CO_CHECKPOINT_SAVE_OPTIONS_INIT;
+
+        how.value = values[i];
+        co_assign(ctx, v, co_to_tensor(ctx, co_float(ctx, i), CO_FLOAT32));
+        CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, i, &how), CO_OK);
+    }
+    for (int again = 0; again < 2; ++again) {
+        co_checkpoint_restore_options best = CO_CHECKPOINT_RESTORE_OPTIONS_INIT;
+        const int64_t *steps = co_value_data(ctx, co_checkpoint_steps(ctx, checkpoint));
+
+        CO_EXPECT_INT(count_steps(ctx, checkpoint), 4);
+        for (int i = 0; steps != NULL && i < 4; ++i)
+            CO_EXPECT_INT(steps[i], stay[i]);
+        best.step = CO_CHECKPOINT_BEST;
+        CO_EXPECT_CODE(co_checkpoint_restore(ctx, checkpoint, &best), CO_OK);
+        CO_EXPECT_CLOSE(co_item_float(ctx, co_variable_read(ctx, v)), 3.0, 0.0);
+        best.step = 4;
+        CO_EXPECT_CODE(co_checkpoint_restore(ctx, checkpoint, &best), CO_NOT_FOUND);
+        CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "there is no checkpoint 4");
+        CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+        checkpoint = co_checkpoint_open(ctx, folder, &options); /* from the index */
+        co_checkpoint_add(ctx, checkpoint, "v", v);
+    }
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+    remove_folder(folder);
+}
+
+static void
+flip(const char *folder, const char *name, off_t from_end)
+{
+    char path[400];
+    char byte = 0;
+    int  fd;
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    fd = open(path, O_RDWR);
+    CO_REQUIRE(fd >= 0);
+    CO_REQUIRE(pread(fd, &byte, 1, lseek(fd, -from_end, SEEK_END)) == 1);
+    byte = (char)(byte ^ 4);
+    CO_REQUIRE(pwrite(fd, &byte, 1, lseek(fd, -from_end, SEEK_END)) == 1);
+    close(fd);
+}
+
+CO_TEST(a_damaged_checkpoint_is_skipped_for_the_one_before, "")
+{
+    const char                   *folder = new_folder();
+    co_value                     *v = co_variable(ctx, co_float(ctx, 1), NULL);
+    co_checkpoint                *checkpoint = co_checkpoint_open(ctx, folder, NULL);
+    co_checkpoint_restore_options which = CO_CHECKPOINT_RESTORE_OPTIONS_INIT;
+
+    co_checkpoint_add(ctx, checkpoint, "v", v);
+    for (int i = 1; i < 4; ++i) {
+        co_assign(ctx, v, co_to_tensor(ctx, co_float(ctx, i), CO_FLOAT32));
+        CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, i, NULL), CO_OK);
+    }
+    CO_EXPECT_CODE(co_checkpoint_wait(ctx, checkpoint), CO_OK);
+    flip(folder, "step-3.safetensors", 2);
+    CO_EXPECT_CODE(co_checkpoint_restore(ctx, checkpoint, NULL), CO_OK);
+    CO_EXPECT_INT(co_checkpoint_restored(ctx, checkpoint), 2);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_variable_read(ctx, v)), 2.0, 0.0);
+    which.step = 3;
+    co_checkpoint_restore(ctx, checkpoint, &which);
+    CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "it is damaged");
+    flip(folder, "index", 4);
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+    checkpoint = co_checkpoint_open(ctx, folder, NULL);
+    CO_EXPECT_INT(count_steps(ctx, checkpoint), 3);
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+    remove_folder(folder);
+}
+
+CO_TEST(a_folder_has_one_writer, "")
+{
+    const char           *folder = new_folder();
+    co_checkpoint        *first = co_checkpoint_open(ctx, folder, NULL);
+    co_checkpoint_options options = CO_CHECKPOINT_OPTIONS_INIT;
+    co_value             *v = co_variable(ctx, co_float(ctx, 1), NULL);
+    co_checkpoint        *reader;
+
+    CO_EXPECT_NULL(co_checkpoint_open(ctx, folder, NULL));
+    CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "writes checkpoints to");
+    options.is_reader = true;
+    reader = co_checkpoint_open(ctx, folder, &options);
+    co_checkpoint_add(ctx, first, "v", v);
+    co_checkpoint_add(ctx, reader, "v", v);
+    CO_EXPECT_CODE(co_checkpoint_restore(ctx, reader, NULL), CO_OK); /* there is none */
+    CO_EXPECT_INT(co_checkpoint_restored(ctx, reader), -1);
+    CO_EXPECT_CODE(co_checkpoint_save(ctx, first, 7, NULL), CO_OK);
+    CO_EXPECT_CODE(co_checkpoint_wait(ctx, first), CO_OK);
+    CO_EXPECT_CODE(co_checkpoint_restore(ctx, reader, NULL), CO_OK);
+    CO_EXPECT_INT(co_checkpoint_restored(ctx, reader), 7);
+    co_checkpoint_save(ctx, reader, 8, NULL);
+    CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "is_reader");
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, first), CO_OK);
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, first), CO_OK);
+    co_checkpoint_save(ctx, first, 9, NULL);
+    CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "was closed");
+    first = co_checkpoint_open(ctx, folder, NULL);
+    CO_EXPECT_INT(count_steps(ctx, first), 1);
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, first), CO_OK);
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, reader), CO_OK);
+    remove_folder(folder);
+}
+
+CO_TEST(a_full_disk_loses_nothing, "")
+{
+    const char           *folder = new_folder();
+    co_checkpoint_options options = CO_CHECKPOINT_OPTIONS_INIT;
+    co_value             *v = co_variable(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(50000)), NULL);
+    co_checkpoint        *checkpoint;
+    struct rlimit         before, small;
+
+    CO_REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    for (int waits = 0; waits < 2; ++waits) {
+        options.waits = waits != 0;
+        checkpoint = co_checkpoint_open(ctx, folder, &options);
+        co_checkpoint_add(ctx, checkpoint, "v", v);
+        CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, 1, NULL), CO_OK);
+        CO_EXPECT_CODE(co_checkpoint_wait(ctx, checkpoint), CO_OK);
+        signal(SIGXFSZ, SIG_IGN);
+        small = before;
+        small.rlim_cur = 60000;
+        CO_REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+        co_checkpoint_save(ctx, checkpoint, 2, NULL);
+        if (waits == 0)
+            co_checkpoint_wait(ctx, checkpoint);
+        CO_EXPECT_ERROR(ctx, CO_RESOURCE_EXHAUSTED, "checkpoint 2 was not written");
+        CO_REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+        CO_EXPECT_INT(count_steps(ctx, checkpoint), 1);
+        CO_EXPECT_CODE(co_checkpoint_restore(ctx, checkpoint, NULL), CO_OK);
+        CO_EXPECT_INT(co_checkpoint_restored(ctx, checkpoint), 1);
+        CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+    }
+    remove_folder(folder);
+}
+
+static co_value *
+save_in_step(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    co_checkpoint_save(ctx, user, 1, NULL);
+    return NULL;
+}
+
+CO_TEST(misuse_is_an_error, "")
+{
+    const char           *folder = new_folder();
+    co_checkpoint        *checkpoint = co_checkpoint_open(ctx, folder, NULL);
+    co_checkpoint_options options = CO_CHECKPOINT_OPTIONS_INIT;
+    co_value             *v = co_variable(ctx, co_float(ctx, 1), NULL);
+
+    co_checkpoint_add(ctx, checkpoint, "v", v);
+    co_checkpoint_add(ctx, checkpoint, "", v);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "name");
+    co_checkpoint_add(ctx, checkpoint, "x", co_float(ctx, 1));
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "must be variables");
+    co_checkpoint_add_counter(ctx, checkpoint, "n", NULL);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "address of your number");
+    co_checkpoint_add_user(ctx, checkpoint, "u", NULL);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "lacks a function");
+    co_checkpoint_save(ctx, checkpoint, -1, NULL);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "must not be negative");
+    co_run(ctx, co_one_device_strategy(ctx, "/cpu:0"), save_in_step, co_args(ctx, v), checkpoint);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "call it between steps");
+    co_call(ctx, co_function_of(ctx, save_in_step, checkpoint, NULL), co_args(ctx, v));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "a captured function");
+    CO_EXPECT_NULL(co_checkpoint_open(ctx, "/dev/null/x", NULL));
+    CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "cannot make the folder");
+    options.keep_last = -1;
+    CO_EXPECT_NULL(co_checkpoint_open(ctx, folder, &options));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "keep_last is -1");
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+    remove_folder(folder);
+}
