@@ -31,6 +31,7 @@ typedef struct world {
     int          num_kernels;
     coi_step    *in; /* of replica 1, which has threads of its own that are used again */
     atomic_bool  is_stuck, go_on;
+    atomic_bool  is_waiting; /* it is stuck: what it did before is over */
     bool         comes_back; /* when the others have given it up */
 } world;
 
@@ -88,6 +89,8 @@ take_slowly(co_context *ctx, co_value *element, void *user)
     world *w = user;
 
     (void)ctx;
+    if (atomic_load(&w->is_stuck))
+        atomic_store(&w->is_waiting, true);
     while (atomic_load(&w->is_stuck) && !atomic_load(&w->go_on) &&
            !(w->comes_back && coi_is_broken(w->in)))
         test_rest_ms(1);
@@ -210,6 +213,7 @@ CO_TEST_BARE(a_replica_that_never_comes_back_from_a_captured_step_is_left_behind
         CO_EXPECT_NOT_NULL(run_once(ctx, next, args));
         expect_counts(ctx, next, 1, 1);
         CO_EXPECT_OK(ctx);
+        CO_EXPECT_TRUE(atomic_load(&w->is_waiting)); /* it touches nothing that is freed now */
     }
     CO_EXPECT_CODE(co_close(ctx), CO_OK);
     for (way how = EAGER; how < NUM_WAYS; ++how)
