@@ -174,8 +174,8 @@ void suite_expect_elements(const char *file, int line, co_context *ctx, co_value
 #ifdef SUITE_CAPTURED
 /*
  * The same bodies with captured steps: every run captures its step and replays it. A step that
- * reads elements on the host has no meaning in a captured function; it runs as it is, and is
- * counted.
+ * reads elements on the host has no meaning in a captured function: it runs as it is, and the case
+ * counts as skipped, with the reason.
  */
 co_value *suite_captured_run(co_context *ctx, co_strategy *s, co_fn fn, co_value *args, void *user,
                              const co_run_options *options);

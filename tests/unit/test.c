@@ -269,6 +269,17 @@ test_end_child(bool is_right)
 }
 
 void
+test_count_as_skipped(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(current->reason, sizeof(current->reason), format, args);
+    va_end(args);
+    atomic_store(&current->is_skipped, true);
+}
+
+void
 test_skip(const char *format, ...)
 {
     va_list args;

@@ -101,6 +101,7 @@ _Noreturn void test_end(void);
 /* The end of a child that a case has forked: status 0 if it was right. */
 _Noreturn void test_end_child(bool is_right);
 _Noreturn void test_skip(const char *format, ...) CO_PRINTF(1, 2);
+void test_count_as_skipped(const char *format, ...) CO_PRINTF(1, 2);
 
 #define TEST_AT __FILE__, __LINE__
 
@@ -142,6 +143,8 @@ _Noreturn void test_skip(const char *format, ...) CO_PRINTF(1, 2);
     } while (0)
 /* Only from the thread of the body, before anything else was expected. */
 #define CO_SKIP(...) test_skip(__VA_ARGS__)
+/* The same of a case that goes on to its end, and may still fail. */
+#define CO_COUNT_AS_SKIPPED(...) test_count_as_skipped(__VA_ARGS__)
 
 /*
  * Run body once for n = 0, 1, 2, ... with the n-th allocation of the library failing, until a run
