@@ -171,11 +171,11 @@ typedef struct coi_region {
     bool                        has_keys;            /* there are several of them: it has no plan */
     bool                        has_tape;            /* a tape begins in it */
     coi_lock                    lock; /* of adding a plan: once it is there it stays */
-    coi_plan                   *plans[COI_MOST_PLANS];
     atomic_uint                 num_plans, num_failures;
     atomic_bool                 said_most; /* that there are COI_MOST_PLANS */
     _Atomic(coi_region_parts *) parts;    /* where it was cut, and has no plans; NULL: it was not */
     unsigned                    num_cuts; /* of the regions that it is a part of */
+    coi_plan                   *plans[COI_MOST_PLANS];
 } coi_region;
 
 /* Before a step or tape that no plan can have, the tape with steps made ahead, after it. */
