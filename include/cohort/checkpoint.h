@@ -70,7 +70,8 @@ typedef struct co_checkpoint_options {
  * context ends. The strategy that is current here is that of the program: of several processes the
  * first alone writes, and only it locks the folder, which all of them read.
  *
- * Scope:    this process.
+ * Scope:    collective over the processes of the strategy in whose scope ctx is: an error of one
+ *           is an error of all.
  * Context:  cross-replica, or default mode; CO_RUNTIME_ERROR in a step or a captured function.
  * Blocks:   while the index of the folder is read.
  * Returns:  a checkpoint of ctx's block, or NULL with CO_PERMISSION_DENIED (the folder),
@@ -107,7 +108,8 @@ CO_API co_code co_checkpoint_add_iterator(co_context *ctx, co_checkpoint *checkp
 CO_API co_code co_checkpoint_add_counter(co_context *ctx, co_checkpoint *checkpoint,
                                          const char *name, int64_t *counter);
 
-/** State that only you know: `save` gives a host string of bytes, or a tensor; `restore` gets it. */
+/** State that only you know: `save` gives a host string of bytes, and `restore` gets it. Of several
+ * processes all are asked for it, the bytes of the first are saved, and all get them. */
 typedef struct co_checkpoint_user {
     co_value *(*save)(co_context *ctx, void *user);
     co_code (*restore)(co_context *ctx, co_value *saved, void *user);
@@ -132,13 +134,20 @@ typedef struct co_checkpoint_save_options {
  * Context:  cross-replica, or default mode; CO_RUNTIME_ERROR in a step or a captured function.
  * Blocks:   while the checkpoint before this one is still being written; until the disk has all of
  *           it with co_checkpoint_options.waits.
- * Returns:  CO_OK, or an error of this checkpoint or of the one before, which was written
- *           meanwhile: CO_RESOURCE_EXHAUSTED (the disk is full), CO_PERMISSION_DENIED, ... The
+ * Returns:  CO_OK, or, on all processes, an error of this checkpoint or of the one before, which was
+ *           written meanwhile: CO_RESOURCE_EXHAUSTED (the disk is full), CO_PERMISSION_DENIED, ... The
  *           checkpoints that were in the folder are still there.
  */
 CO_API co_code co_checkpoint_save(co_context *ctx, co_checkpoint *checkpoint, int64_t step,
                                   const co_checkpoint_save_options *options);
-/** Wait until all that was saved is on the disk: CO_OK, or why it is not. */
+/**
+ * Wait until all that was saved is on the disk.
+ *
+ * Scope:    collective over the processes of the strategy in whose scope it was opened.
+ * Context:  cross-replica, or default mode; CO_RUNTIME_ERROR in a step or a captured function.
+ * Blocks:   until it is written.
+ * Returns:  CO_OK, or why it is not, on all processes.
+ */
 CO_API co_code co_checkpoint_wait(co_context *ctx, co_checkpoint *checkpoint);
 
 /** Which checkpoint; or the number of one. */
@@ -157,7 +166,8 @@ typedef struct co_checkpoint_restore_options {
 /**
  * Put a checkpoint back into all that was added. An empty folder is no error, and nothing changes.
  * All of the checkpoint is read and compared with the program before anything changes. A damaged
- * one is skipped for the one before it, with a warning, if no number was asked for.
+ * one is skipped for the one before it, with a warning, if no number was asked for. What one process
+ * cannot read, none restores.
  *
  * Scope:    collective over the processes of the strategy in whose scope ctx is: all read, side by
  *           side, the checkpoint that the first one chooses.
@@ -177,8 +187,9 @@ CO_API co_value *co_checkpoint_report(co_context *ctx, const co_checkpoint *chec
 /** The numbers of the checkpoints in the folder, in order: a tensor of int64. */
 CO_API co_value *co_checkpoint_steps(co_context *ctx, co_checkpoint *checkpoint);
 
-/** Wait as co_checkpoint_wait, and give the folder free. Later calls are CO_FAILED_PRECONDITION.
- * Closing twice is allowed. */
+/** Wait, and give the folder free. Later calls are CO_FAILED_PRECONDITION. Closing twice is allowed.
+ * No process waits for another here, so of several processes the first alone has the error of what
+ * could not be written; call co_checkpoint_wait before, and all have it. */
 CO_API co_code co_checkpoint_close(co_context *ctx, co_checkpoint *checkpoint);
 
 CO_EXTERN_C_END

@@ -22,6 +22,7 @@ free_state(coi_heap *heap, coi_memory *memory, coi_state *state)
     coi_unref(heap, state->metric);
     coi_unref(heap, state->dataset);
     coi_unref(heap, state->prepared);
+    coi_unref(heap, state->taken);
     coi_unref(heap, state->restored);
     coi_free(memory, state->name, state->name_bytes);
     coi_free(memory, state, sizeof(*state));
@@ -145,9 +146,12 @@ co_checkpoint_open(co_context *ctx, const char *folder, const co_checkpoint_opti
         .memory = &ctx->runtime->memory, .log = &ctx->runtime->log, .options = all, .lock = -1
     };
     checkpoint->folder.is_other = coi_checkpoint_worker(checkpoint) > 0;
-    if (coi_folder_open(&checkpoint->folder, folder, coi_err(ctx)) != CO_OK ||
-        add_state(ctx, checkpoint, "random", &coi_saved_random) == NULL) {
+    if (coi_folder_open(&checkpoint->folder, folder, coi_err(ctx)) != CO_OK)
         coi_failed(ctx);
+    else
+        add_state(ctx, checkpoint, "random", &coi_saved_random);
+    if (!coi_checkpoint_agree(ctx, checkpoint, "opening a folder")) {
+        ctx->call = "checkpoint_open";
         coi_unref(&ctx->heap, checkpoint);
         return NULL;
     }
@@ -338,6 +342,11 @@ co_checkpoint_steps(co_context *ctx, co_checkpoint *checkpoint)
     if (!coi_check_checkpoint(ctx, checkpoint))
         return NULL;
     coi_save_join(checkpoint); /* which changes the index */
+    if (checkpoint->folder.lock < 0 &&
+        coi_folder_look(&checkpoint->folder, coi_err(ctx)) != CO_OK) {
+        coi_failed(ctx);
+        return NULL;
+    }
     index = &checkpoint->folder.index;
     n = (int64_t)index->n;
     numbers = coi_small_alloc(&ctx->heap, (index->n + 1) * sizeof(*numbers));

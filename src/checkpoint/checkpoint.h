@@ -6,6 +6,7 @@
  *     checkpoint_places.c    what was added, as named tensors: places
  *     checkpoint_save.c      places to a file, on a thread
  *     checkpoint_restore.c   a file to places
+ *     checkpoint_agree.c     errors of one process, on all of them
  *     checkpoint_folder.c    the files of a folder, and which of them stay
  *     checkpoint_index.c     the index of a folder, as text
  *
@@ -34,6 +35,8 @@ typedef struct coi_place {
     bool      is_parts;    /* of the components on all replicas, one behind the other */
     bool      is_bytes;    /* of any length: uint8 */
     bool      is_optional; /* a checkpoint without it is as good */
+    int       workers;     /* it is an iterator's: of so many processes; 0: it is none */
+    size_t    base;        /* of an iterator's: the length of the name without the process */
     co_dtype  dtype;       /* else: the type it has to have */
     int       ndim;
     int64_t   dims[CO_MAX_DIMS];
@@ -49,11 +52,14 @@ typedef struct coi_places {
 void coi_places_free(coi_heap *heap, coi_places *places);
 
 typedef struct coi_state_kind {
+    /* Before saving: what can fail on this process alone, into state->taken. NULL: nothing can. */
+    bool (*take)(co_context *ctx, coi_state *state);
     /* Put the places of a state in the list, with their tensors if `saves`. False with an error. */
     bool (*list)(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, bool saves,
                  coi_places *places);
     /* Find errors of what was read before anything changes, and prepare; NULL: there are none. */
-    bool (*prepare)(co_context *ctx, coi_state *state, coi_place *places, size_t n);
+    bool (*prepare)(co_context *ctx, co_checkpoint *checkpoint, coi_state *state, coi_place *places,
+                    size_t n);
     /* What was read takes its place. False with an error. */
     bool (*put)(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state,
                 coi_place *places, size_t n);
@@ -76,10 +82,27 @@ struct coi_state {
     co_iterator       *prepared, *restored; /* what is to be put there, and what was; references */
     int64_t           *counter;             /* the user's */
     co_checkpoint_user user;
+    co_value          *taken; /* what is saved of it, bytes; a reference, while it is listed */
 };
 
+/* What the processes do not need each other for, before coi_places_list with `saves`. */
+bool coi_states_take(co_context *ctx, co_checkpoint *checkpoint);
 /* All places of a checkpoint. False with an error. */
 bool coi_places_list(co_context *ctx, co_checkpoint *checkpoint, bool saves, coi_places *places);
+
+/* --- checkpoint_agree.c: of several processes each calls these; of one they do nothing --- */
+
+/* The error of the first process that has one, CO_OK if none has. The own error stays. False: the
+ * processes did not come together, with an error. */
+bool coi_checkpoint_verdict(co_context *ctx, const co_checkpoint *checkpoint, const char *text,
+                            co_code *code);
+/* After a verdict that is an error: who has none gets it. Returns false. */
+bool coi_checkpoint_spread(co_context *ctx, const co_checkpoint *checkpoint, const char *text);
+/* Both: whether no process has an error; else all have one. `text` says what they are doing. */
+bool coi_checkpoint_agree(co_context *ctx, const co_checkpoint *checkpoint, const char *text);
+/* *number becomes that of the first process. The own error stays. */
+bool coi_checkpoint_first(co_context *ctx, const co_checkpoint *checkpoint, const char *text,
+                          int64_t *number);
 
 /* --- checkpoint_folder.c --- */
 
@@ -130,6 +153,9 @@ typedef struct coi_report {
     size_t     n, capacity;
 } coi_report;
 void coi_report_clear(coi_memory *memory, coi_report *report);
+/* What was noted as restored is not: `text` says why. */
+bool coi_report_differs(co_context *ctx, co_checkpoint *checkpoint, const char *name,
+                        const char *text);
 
 /* --- checkpoint.c --- */
 

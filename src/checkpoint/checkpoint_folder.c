@@ -96,7 +96,7 @@ is_leftover(const char *name)
 {
     size_t n = strlen(name);
 
-    return name[0] == '.' && strncmp(name + 1, "step-", 5) == 0 && n > 4 &&
+    return (strncmp(name, ".step-", 6) == 0 || strncmp(name, "." INDEX ".", 7) == 0) &&
            strcmp(name + n - 4, ".tmp") == 0;
 }
 
@@ -285,8 +285,8 @@ remove_file(coi_checkpoint_folder *folder, int64_t step)
     coi_name_of_step(step, name);
     path = coi_folder_path(folder, name, &nbytes);
     if (path != NULL && unlink(path) != 0 && errno != ENOENT)
-        coi_log_line(folder->log, CO_LOG_WARNING, "cannot delete '%s': error %d of the system", path,
-                     errno);
+        coi_log_line(folder->log, CO_LOG_WARNING, "cannot delete '%s': error %d of the system",
+                     path, errno);
     coi_free(folder->memory, path, nbytes);
 }
 

@@ -253,7 +253,7 @@ list_variables(co_context *ctx, const co_checkpoint *checkpoint, coi_state *stat
     return list_structure(ctx, state->name, state->variables, saves, places);
 }
 
-const coi_state_kind coi_saved_variables = { list_variables, NULL, put_variables };
+const coi_state_kind coi_saved_variables = { NULL, list_variables, NULL, put_variables };
 
 /* --- optimizers: scalars by co_optimizer_set_state, slots as variables --- */
 
@@ -305,7 +305,7 @@ put_optimizer(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state
                                                  co_dict(ctx, keys, values, count)) == CO_OK);
 }
 
-const coi_state_kind coi_saved_optimizer = { list_optimizer, NULL, put_optimizer };
+const coi_state_kind coi_saved_optimizer = { NULL, list_optimizer, NULL, put_optimizer };
 
 /* --- metrics --- */
 
@@ -319,9 +319,11 @@ list_metric(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, 
     return all != NULL && list_structure(ctx, state->name, all, saves, places);
 }
 
-const coi_state_kind coi_saved_metric = { list_metric, NULL, put_variables };
+const coi_state_kind coi_saved_metric = { NULL, list_metric, NULL, put_variables };
 
 /* --- iterators: every process has its own --- */
+
+#define MOST_BASE 250
 
 /* "name", or "name.worker-1" where there are several processes. */
 static coi_place *
@@ -332,11 +334,15 @@ add_iterator_place(co_context *ctx, const coi_state *state, int worker, int work
     coi_place *place;
 
     if (workers > 1)
-        snprintf(name, sizeof(name), "%.250s.worker-%d", state->name, worker);
+        snprintf(name, sizeof(name), "%.*s.worker-%d", MOST_BASE, state->name, worker);
     place = add_place(ctx, places, workers > 1 ? name : state->name, NULL);
     if (place != NULL) {
         place->is_bytes = true;
         place->dtype = CO_UINT8;
+        place->workers = workers;
+        place->base = strlen(state->name);
+        if (workers > 1 && place->base > MOST_BASE)
+            place->base = MOST_BASE;
     }
     return place;
 }
@@ -350,6 +356,24 @@ tensor_of_bytes(co_context *ctx, co_value *string)
     int64_t     dim = bytes != NULL ? (int64_t)nbytes : 0;
 
     return bytes != NULL ? co_tensor(ctx, CO_UINT8, &dim, 1, bytes) : NULL;
+}
+
+/* The bytes are kept until they are listed. False without any. */
+static bool
+take(coi_heap *heap, coi_state *state, co_value *bytes)
+{
+    if (bytes == NULL)
+        return false;
+    coi_ref(bytes);
+    coi_unref(heap, state->taken);
+    state->taken = bytes;
+    return true;
+}
+
+static bool
+take_iterator(co_context *ctx, coi_state *state)
+{
+    return take(&ctx->heap, state, tensor_of_bytes(ctx, co_iterator_save(ctx, *state->iterator)));
 }
 
 /* The bytes of every process. Each takes part once for each of its replicas. */
@@ -389,35 +413,54 @@ list_iterator(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state
               coi_places *places)
 {
     int        workers = coi_checkpoint_workers(checkpoint);
-    co_value  *mine = NULL;
     coi_place *place;
 
-    if (saves) {
-        mine = tensor_of_bytes(ctx, co_iterator_save(ctx, *state->iterator));
-        if (mine == NULL)
-            return false;
-        if (workers > 1)
-            return gather_iterators(ctx, checkpoint, state, mine, places);
-    }
+    if (saves && workers > 1)
+        return gather_iterators(ctx, checkpoint, state, state->taken, places);
     place = add_iterator_place(ctx, state, coi_checkpoint_worker(checkpoint), workers, places);
-    return place != NULL && (!saves || hold(place, mine));
+    return place != NULL && (!saves || hold(place, state->taken));
+}
+
+/* The dataset is another one, or of other replicas. */
+static bool
+cannot_go_on(co_context *ctx, co_checkpoint *checkpoint, const coi_state *state)
+{
+    co_error_info why = ctx->error;
+    char          text[800];
+
+    if (why.code != CO_INVALID_ARGUMENT)
+        return false;
+    coi_error_reset(&ctx->error);
+    snprintf(text, sizeof(text), "%.200s: the iterator cannot go on: %.550s", state->name,
+             why.message);
+    if (!coi_report_differs(ctx, checkpoint, state->name, text))
+        return false;
+    if (checkpoint->folder.options.is_partial)
+        return true;
+    coi_fail(ctx, CO_VALUE_ERROR,
+             "the iterator '%.100s' cannot go on, and nothing was restored; is_partial restores "
+             "all else: %s",
+             state->name, why.message);
+    return false;
 }
 
 /* The iterator is made now, and takes its place when all else can. */
 static bool
-prepare_iterator(co_context *ctx, coi_state *state, coi_place *places, size_t n)
+prepare_iterator(co_context *ctx, co_checkpoint *checkpoint, coi_state *state, coi_place *places,
+                 size_t n)
 {
     co_iterator *iterator;
 
+    coi_unref(&ctx->heap, state->prepared); /* of a restore that failed later on */
+    state->prepared = NULL;
     if (n != 1 || places[0].tensor == NULL)
         return true;
     iterator = co_iterator_restore(ctx, state->dataset,
                                    co_bytes(ctx, co_value_data(ctx, places[0].tensor),
                                             (size_t)co_value_num_elements(ctx, places[0].tensor)));
     if (iterator == NULL)
-        return false;
+        return cannot_go_on(ctx, checkpoint, state);
     coi_ref(iterator);
-    coi_unref(&ctx->heap, state->prepared);
     state->prepared = iterator;
     return true;
 }
@@ -438,7 +481,8 @@ put_iterator(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state,
     return true;
 }
 
-const coi_state_kind coi_saved_iterator = { list_iterator, prepare_iterator, put_iterator };
+const coi_state_kind coi_saved_iterator = { take_iterator, list_iterator, prepare_iterator,
+                                            put_iterator };
 
 /* --- numbers and bytes of the user --- */
 
@@ -465,26 +509,30 @@ put_counter(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, 
     return ctx->error.code == CO_OK;
 }
 
-const coi_state_kind coi_saved_counter = { list_counter, NULL, put_counter };
+const coi_state_kind coi_saved_counter = { NULL, list_counter, NULL, put_counter };
+
+static bool
+take_user(co_context *ctx, coi_state *state)
+{
+    co_value *value = state->user.save(ctx, state->user.user);
+
+    if (value == NULL && ctx->error.code == CO_OK)
+        coi_fail(ctx, CO_TYPE_ERROR, "the save function of '%.100s' returned NULL", state->name);
+    return value != NULL && take(&ctx->heap, state, tensor_of_bytes(ctx, value));
+}
 
 static bool
 list_user(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, bool saves,
           coi_places *places)
 {
     coi_place *place = add_place(ctx, places, state->name, NULL);
-    co_value  *value;
 
     (void)checkpoint;
     if (place == NULL)
         return false;
     place->is_bytes = true;
     place->dtype = CO_UINT8;
-    if (!saves)
-        return true;
-    value = state->user.save(ctx, state->user.user);
-    if (value == NULL && ctx->error.code == CO_OK)
-        coi_fail(ctx, CO_TYPE_ERROR, "the save function of '%.100s' returned NULL", state->name);
-    return value != NULL && hold(place, tensor_of_bytes(ctx, value));
+    return !saves || hold(place, state->taken);
 }
 
 static bool
@@ -505,7 +553,7 @@ put_user(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, coi
     return ctx->error.code == CO_OK;
 }
 
-const coi_state_kind coi_saved_user = { list_user, NULL, put_user };
+const coi_state_kind coi_saved_user = { take_user, list_user, NULL, put_user };
 
 /* --- the random numbers of the context: its seed, and how many were drawn --- */
 
@@ -542,7 +590,7 @@ put_random(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, c
     return true;
 }
 
-const coi_state_kind coi_saved_random = { list_random, NULL, put_random };
+const coi_state_kind coi_saved_random = { NULL, list_random, NULL, put_random };
 
 /* --- all of them --- */
 
@@ -562,6 +610,18 @@ check_names(co_context *ctx, const coi_places *places)
 }
 
 bool
+coi_states_take(co_context *ctx, co_checkpoint *checkpoint)
+{
+    bool ok = true;
+
+    co_block_begin(ctx);
+    for (coi_state *s = checkpoint->states; ok && s != NULL; s = s->next)
+        ok = s->kind->take == NULL || s->kind->take(ctx, s);
+    co_block_end(ctx);
+    return ok;
+}
+
+bool
 coi_places_list(co_context *ctx, co_checkpoint *checkpoint, bool saves, coi_places *places)
 {
     bool ok = true;
@@ -570,6 +630,8 @@ coi_places_list(co_context *ctx, co_checkpoint *checkpoint, bool saves, coi_plac
         s->first = places->n;
         ok = s->kind->list(ctx, checkpoint, s, saves, places);
         s->end = places->n;
+        coi_unref(&ctx->heap, s->taken);
+        s->taken = NULL;
     }
     return ok && check_names(ctx, places);
 }

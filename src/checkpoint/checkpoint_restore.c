@@ -23,6 +23,16 @@ coi_report_clear(coi_memory *memory, coi_report *report)
     *report = (coi_report){ NULL, 0, 0 };
 }
 
+/* Whether a tensor is that of an iterator of this name, on any process. */
+static bool
+is_of(const char *tensor, const char *iterator, size_t n)
+{
+    static const char worker[] = ".worker-";
+
+    return strncmp(tensor, iterator, n) == 0 &&
+           (tensor[n] == '\0' || strncmp(tensor + n, worker, sizeof(worker) - 1) == 0);
+}
+
 static bool
 note(co_context *ctx, co_checkpoint *checkpoint, coi_fate fate, const char *text)
 {
@@ -39,6 +49,20 @@ note(co_context *ctx, co_checkpoint *checkpoint, coi_fate fate, const char *text
     coi_free(memory, copy, n + 1);
     coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to report what a checkpoint has");
     return false;
+}
+
+bool
+coi_report_differs(co_context *ctx, co_checkpoint *checkpoint, const char *name, const char *text)
+{
+    coi_memory *memory = &ctx->runtime->memory;
+    coi_report *report = &checkpoint->report;
+
+    for (size_t i = 0; i < report->n; ++i)
+        if (report->at[i].fate == COI_RESTORED && is_of(report->at[i].text, name, strlen(name))) {
+            coi_free(memory, report->at[i].text, report->at[i].nbytes);
+            report->at[i--] = report->at[--report->n];
+        }
+    return note(ctx, checkpoint, COI_DIFFERENT, text);
 }
 
 static co_value *
@@ -121,16 +145,61 @@ note_difference(co_context *ctx, const restoring *r, const coi_place *place,
     return note(ctx, r->checkpoint, COI_DIFFERENT, text);
 }
 
+/* Of how many processes the checkpoint has an iterator. */
+static int
+count_workers(const restoring *r, const coi_place *place)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < r->file->info.num_entries; ++i)
+        n += is_of(r->file->entries[i].info.name, place->name, place->base);
+    return n;
+}
+
+static bool
+note_workers(co_context *ctx, const restoring *r, const coi_place *place)
+{
+    char text[600];
+    int  theirs = count_workers(r, place);
+
+    snprintf(text, sizeof(text),
+             "%.*s: the iterator of %d process%s in the program, of %d in the checkpoint",
+             (int)place->base, place->name, place->workers, place->workers == 1 ? "" : "es",
+             theirs);
+    return note(ctx, r->checkpoint, COI_DIFFERENT, text);
+}
+
+/* Iterators have shares of the input, which are those of so many processes. */
+static bool
+has_other_workers(const restoring *r, const coi_place *place)
+{
+    int theirs = place->workers > 0 ? count_workers(r, place) : 0;
+
+    return theirs > 0 && theirs != place->workers;
+}
+
+/* The tensor of a place; NULL: there is none that fits. */
+static const coi_tensor_entry *
+fitting_entry(const restoring *r, const coi_place *place)
+{
+    const coi_tensor_entry *entry = coi_tensor_file_entry(r->file, place->name,
+                                                          strlen(place->name));
+
+    return entry != NULL && fits(place, entry) && !has_other_workers(r, place) ? entry : NULL;
+}
+
 /* What is to be read of a place; NULL: nothing, as is noted. */
 static const coi_tensor_entry *
 find_entry(co_context *ctx, const restoring *r, const coi_place *place)
 {
     const coi_tensor_entry *entry = coi_tensor_file_entry(r->file, place->name,
                                                           strlen(place->name));
-    bool                    fitting = entry != NULL && fits(place, entry);
+    bool                    fitting = fitting_entry(r, place) != NULL;
 
     if (!fitting && !place->is_optional) {
-        if (entry == NULL)
+        if (has_other_workers(r, place))
+            note_workers(ctx, r, place);
+        else if (entry == NULL)
             note(ctx, r->checkpoint, COI_MISSING, place->name);
         else
             note_difference(ctx, r, place, entry);
@@ -142,7 +211,9 @@ static bool
 is_place(const restoring *r, const char *name)
 {
     for (size_t i = 0; i < r->places.n; ++i)
-        if (strcmp(r->places.at[i].name, name) == 0)
+        if (strcmp(r->places.at[i].name, name) == 0 ||
+            (r->places.at[i].workers > 0 &&
+             is_of(name, r->places.at[i].name, r->places.at[i].base)))
             return true;
     return false;
 }
@@ -233,12 +304,22 @@ read_places(co_context *ctx, restoring *r)
 
     for (size_t i = 0; ok && i < r->places.n; ++i) {
         coi_place              *place = &r->places.at[i];
-        const coi_tensor_entry *entry = coi_tensor_file_entry(r->file, place->name,
-                                                              strlen(place->name));
+        const coi_tensor_entry *entry = fitting_entry(r, place);
 
-        if (entry != NULL && fits(place, entry))
+        if (entry != NULL)
             ok = read_place(ctx, r, place, entry);
     }
+    return ok;
+}
+
+static bool
+prepare_places(co_context *ctx, restoring *r)
+{
+    bool ok = true;
+
+    for (coi_state *s = r->checkpoint->states; ok && s != NULL; s = s->next)
+        ok = s->kind->prepare == NULL ||
+             s->kind->prepare(ctx, r->checkpoint, s, r->places.at + s->first, s->end - s->first);
     return ok;
 }
 
@@ -248,16 +329,33 @@ put_places(co_context *ctx, restoring *r)
     bool ok = true;
 
     for (coi_state *s = r->checkpoint->states; ok && s != NULL; s = s->next)
-        ok = s->kind->prepare == NULL ||
-             s->kind->prepare(ctx, s, r->places.at + s->first, s->end - s->first);
-    for (coi_state *s = r->checkpoint->states; ok && s != NULL; s = s->next)
         ok = s->kind->put(ctx, r->checkpoint, s, r->places.at + s->first, s->end - s->first);
     return ok;
 }
 
-/* One checkpoint. False with an error. */
+/* All that is done before anything changes. False with an error of this process. */
 static bool
-restore_step(co_context *ctx, co_checkpoint *checkpoint, int64_t step)
+read_step(co_context *ctx, restoring *r)
+{
+    coi_memory *memory = &ctx->runtime->memory;
+    bool        ok = coi_places_list(ctx, r->checkpoint, false, &r->places) &&
+              coi_tensor_file_open_as(memory, r->path, &coi_safetensors_format, &r->file,
+                                      coi_err(ctx)) == CO_OK;
+
+    for (size_t i = 0; ok && i < r->places.n; ++i) {
+        find_entry(ctx, r, &r->places.at[i]);
+        ok = ctx->error.code == CO_OK;
+    }
+    if (ok)
+        note_unused(ctx, r);
+    ok = ok && check_report(ctx, r) && read_places(ctx, r) && prepare_places(ctx, r);
+    return coi_failed(ctx) == CO_OK && ok;
+}
+
+/* One checkpoint. False with an error: *code is CO_OK if all processes know it; else it is that of
+ * the first that failed, and nothing has changed. */
+static bool
+restore_step(co_context *ctx, co_checkpoint *checkpoint, int64_t step, co_code *code)
 {
     coi_memory *memory = &ctx->runtime->memory;
     restoring   r = { .checkpoint = checkpoint, .places = { .memory = memory } };
@@ -268,17 +366,17 @@ restore_step(co_context *ctx, co_checkpoint *checkpoint, int64_t step)
     snprintf(r.path, sizeof(r.path), "%s/%s", checkpoint->folder.path, name);
     coi_report_clear(memory, &checkpoint->report);
     co_block_begin(ctx);
-    ok = coi_places_list(ctx, checkpoint, false, &r.places) &&
-         coi_tensor_file_open_as(memory, r.path, &coi_safetensors_format, &r.file, coi_err(ctx)) ==
-             CO_OK;
-    for (size_t i = 0; ok && i < r.places.n; ++i) {
-        find_entry(ctx, &r, &r.places.at[i]);
-        ok = ctx->error.code == CO_OK;
+    read_step(ctx, &r);
+    ok = coi_checkpoint_verdict(ctx, checkpoint, "reading", code);
+    if (!ok) {
+        *code = CO_OK;
+    } else if (*code != CO_OK) {
+        ok = false;
+    } else {
+        put_places(ctx, &r);
+        coi_failed(ctx);
+        ok = coi_checkpoint_agree(ctx, checkpoint, "restoring");
     }
-    if (ok)
-        note_unused(ctx, &r);
-    ok = ok && check_report(ctx, &r) && read_places(ctx, &r) && put_places(ctx, &r);
-    coi_failed(ctx);
     coi_tensor_file_close(r.file);
     coi_places_free(&ctx->heap, &r.places);
     co_block_end(ctx);
@@ -287,40 +385,24 @@ restore_step(co_context *ctx, co_checkpoint *checkpoint, int64_t step)
     return ok;
 }
 
-/* --- choosing --- */
+/* --- choosing: all processes restore what the first one chooses --- */
 
-/* All processes restore what the first one chooses: the largest of the numbers. */
-static int64_t
-agree(co_context *ctx, const co_checkpoint *checkpoint, int64_t step)
-{
-    co_value *all;
-
-    if (coi_checkpoint_workers(checkpoint) == 1)
-        return step;
-    if (coi_checkpoint_worker(checkpoint) != 0)
-        step = INT64_MIN;
-    all = co_reduce(ctx, checkpoint->strategy, CO_REDUCE_MAX, co_scalar_int64(ctx, step), NULL, 0);
-    if (all == NULL)
-        return -1;
-    if (coi_is_distributed(all))
-        all = co_at(ctx, co_local_results(ctx, checkpoint->strategy, all), 0);
-    return all != NULL ? co_item_int(ctx, all) : -1;
-}
-
-/* The number of the one that was asked for; -1: there is none. */
+/* The number of the one that was asked for; -1: there is none, or there is an error. */
 static int64_t
 choose(co_context *ctx, const co_checkpoint *checkpoint, int64_t asked)
 {
     const coi_checkpoint_index *index = &checkpoint->folder.index;
     const coi_saved            *saved = NULL;
+    int64_t                     step;
 
     if (asked == CO_CHECKPOINT_LAST)
         saved = index->n > 0 ? &index->at[index->n - 1] : NULL;
     else if (asked == CO_CHECKPOINT_BEST)
         saved = coi_index_best(index, checkpoint->folder.options.better);
-    else if (asked >= 0)
+    else
         saved = coi_index_find(index, asked);
-    return agree(ctx, checkpoint, saved != NULL ? saved->step : -1);
+    step = saved != NULL ? saved->step : -1;
+    return coi_checkpoint_first(ctx, checkpoint, "choosing", &step) ? step : -1;
 }
 
 /* The one before a damaged one. */
@@ -332,7 +414,7 @@ choose_before(co_context *ctx, const co_checkpoint *checkpoint, int64_t step)
 
     for (size_t i = 0; i < index->n && index->at[i].step < step; ++i)
         before = index->at[i].step;
-    return agree(ctx, checkpoint, before);
+    return coi_checkpoint_first(ctx, checkpoint, "choosing", &before) ? before : -1;
 }
 
 static co_code
@@ -349,26 +431,27 @@ fail_not_found(co_context *ctx, const co_checkpoint *checkpoint, int64_t asked)
                     (long long)(index->n > 0 ? index->at[index->n - 1].step : -1));
 }
 
-/* A damaged checkpoint is skipped where the last one was asked for. With several processes it
- * is an error: some may be able to read what others cannot. */
+/* A damaged checkpoint is skipped where the last one was asked for. */
 static co_code
 restore(co_context *ctx, co_checkpoint *checkpoint, int64_t asked)
 {
     int64_t step = choose(ctx, checkpoint, asked);
+    co_code code;
 
     if (step < 0)
         return ctx->error.code == CO_OK ? fail_not_found(ctx, checkpoint, asked) : ctx->error.code;
-    while (!restore_step(ctx, checkpoint, step)) {
+    while (!restore_step(ctx, checkpoint, step, &code) && code != CO_OK) {
         int64_t before = -1;
 
-        if (asked == CO_CHECKPOINT_LAST && ctx->error.code == CO_DATA_LOSS &&
-            coi_checkpoint_workers(checkpoint) == 1)
+        if (asked == CO_CHECKPOINT_LAST && code == CO_DATA_LOSS)
             before = choose_before(ctx, checkpoint, step);
-        if (before < 0)
+        if (before < 0) {
+            coi_checkpoint_spread(ctx, checkpoint, "reading");
             break;
-        coi_log_line(&ctx->runtime->log, CO_LOG_WARNING,
-                     "checkpoint %lld is skipped for %lld: %s", (long long)step,
-                     (long long)before, ctx->error.message);
+        }
+        coi_log_line(&ctx->runtime->log, CO_LOG_WARNING, "checkpoint %lld is skipped for %lld: %s",
+                     (long long)step, (long long)before,
+                     ctx->error.code != CO_OK ? ctx->error.message : "another process says why");
         coi_error_reset(&ctx->error);
         step = before;
     }
@@ -380,6 +463,7 @@ co_checkpoint_restore(co_context *ctx, co_checkpoint *checkpoint,
                       const co_checkpoint_restore_options *options)
 {
     co_checkpoint_restore_options all = CO_CHECKPOINT_RESTORE_OPTIONS_INIT;
+    char                          text[48];
 
     COI_ENTER_CODE(ctx, "checkpoint_restore");
     if (!coi_check_checkpoint(ctx, checkpoint) ||
@@ -392,11 +476,12 @@ co_checkpoint_restore(co_context *ctx, co_checkpoint *checkpoint,
             "number of a checkpoint",
             (long long)all.step);
     coi_save_join(checkpoint);
-    if (coi_tell_failure(ctx, checkpoint) != CO_OK)
-        return ctx->error.code;
-    if (checkpoint->folder.lock < 0 && coi_folder_look(&checkpoint->folder, coi_err(ctx)) != CO_OK)
-        return coi_failed(ctx);
-    restore(ctx, checkpoint, all.step);
+    if (coi_tell_failure(ctx, checkpoint) == CO_OK && checkpoint->folder.lock < 0 &&
+        coi_folder_look(&checkpoint->folder, coi_err(ctx)) != CO_OK)
+        coi_failed(ctx);
+    snprintf(text, sizeof(text), "restoring number %lld", (long long)all.step);
+    if (coi_checkpoint_agree(ctx, checkpoint, text))
+        restore(ctx, checkpoint, all.step);
     ctx->call = "checkpoint_restore";
     return ctx->error.code;
 }

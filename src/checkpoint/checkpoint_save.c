@@ -267,7 +267,7 @@ new_job(co_context *ctx, co_checkpoint *checkpoint, int64_t step,
     return job;
 }
 
-/* Take the picture, and have it written by the first process. */
+/* Take the picture, and have it written by the first process. Errors are those of this process. */
 static void
 save(co_context *ctx, co_checkpoint *checkpoint, coi_save_job *job)
 {
@@ -291,6 +291,7 @@ co_checkpoint_save(co_context *ctx, co_checkpoint *checkpoint, int64_t step,
 {
     co_checkpoint_save_options all = CO_CHECKPOINT_SAVE_OPTIONS_INIT;
     coi_save_job              *job;
+    char                       text[48];
 
     COI_ENTER_CODE(ctx, "checkpoint_save");
     if (!coi_check_checkpoint(ctx, checkpoint) ||
@@ -303,11 +304,20 @@ co_checkpoint_save(co_context *ctx, co_checkpoint *checkpoint, int64_t step,
         return coi_fail(ctx, CO_FAILED_PRECONDITION,
                         "the checkpoint was opened with is_reader; open one without it to save");
     coi_save_join(checkpoint);
+    snprintf(text, sizeof(text), "saving number %lld", (long long)step);
     job = new_job(ctx, checkpoint, step, &all);
     if (job != NULL)
+        coi_states_take(ctx, checkpoint);
+    if (coi_checkpoint_agree(ctx, checkpoint, text)) {
         save(ctx, checkpoint, job);
+        if (ctx->error.code == CO_OK)
+            coi_tell_failure(ctx, checkpoint);
+        coi_checkpoint_agree(ctx, checkpoint, text);
+    } else if (job != NULL) {
+        free_job(&ctx->heap, job, 0);
+    }
     ctx->call = "checkpoint_save";
-    return ctx->error.code == CO_OK ? coi_tell_failure(ctx, checkpoint) : ctx->error.code;
+    return ctx->error.code;
 }
 
 co_code
@@ -317,5 +327,7 @@ co_checkpoint_wait(co_context *ctx, co_checkpoint *checkpoint)
     if (!coi_check_checkpoint(ctx, checkpoint))
         return ctx->error.code;
     coi_save_join(checkpoint);
-    return coi_tell_failure(ctx, checkpoint);
+    coi_tell_failure(ctx, checkpoint);
+    coi_checkpoint_agree(ctx, checkpoint, "waiting for the disk");
+    return ctx->error.code;
 }

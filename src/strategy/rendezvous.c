@@ -31,6 +31,7 @@ static const rendezvous_info rendezvous_infos[] = {
     [COI_RENDEZVOUS_INPUT] = { "input", false },
     [COI_RENDEZVOUS_BROADCAST] = { "broadcast", false },
     [COI_RENDEZVOUS_STRATEGY] = { "the making of a strategy", false },
+    [COI_RENDEZVOUS_CHECKPOINT] = { "checkpoint", false },
 };
 
 const char *

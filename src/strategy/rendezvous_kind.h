@@ -18,7 +18,8 @@ typedef enum coi_rendezvous_kind {
     COI_RENDEZVOUS_READ,
     COI_RENDEZVOUS_INPUT,
     COI_RENDEZVOUS_BROADCAST,
-    COI_RENDEZVOUS_STRATEGY
+    COI_RENDEZVOUS_STRATEGY,
+    COI_RENDEZVOUS_CHECKPOINT
 } coi_rendezvous_kind;
 const char *coi_rendezvous_name(coi_rendezvous_kind kind);
 

@@ -484,3 +484,116 @@ CO_TEST(misuse_is_an_error, "")
     CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
     remove_folder(folder);
 }
+
+/* --- what killed programs and other programs leave --- */
+
+CO_TEST(the_owner_removes_what_a_killed_program_left, "")
+{
+    static const char *const names[] = { ".step-7.safetensors.123-0.tmp", ".index.123-0.tmp",
+                                         ".index.hidden", "notes.tmp" };
+    const char              *folder = new_folder();
+    char                     path[400];
+    co_checkpoint_options    options = CO_CHECKPOINT_OPTIONS_INIT;
+    co_checkpoint           *checkpoint;
+
+    for (int i = 0; i < 4; ++i) {
+        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        close(open(path, O_WRONLY | O_CREAT, 0600));
+    }
+    for (int reads = 1; reads >= 0; --reads) {
+        options.is_reader = reads != 0;
+        checkpoint = co_checkpoint_open(ctx, folder, &options);
+        for (int i = 0; i < 4; ++i) {
+            snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+            CO_EXPECT_INT(access(path, F_OK), i < 2 && reads == 0 ? -1 : 0);
+        }
+        CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+    }
+    remove_folder(folder);
+}
+
+static void
+save_at(co_context *ctx, int replicas, const char *folder, int step)
+{
+    program p;
+
+    CO_BLOCK(ctx) {
+        open_program(&p, ctx, replicas, false, folder);
+        take_steps(&p, step);
+        CO_EXPECT_CODE(co_checkpoint_save(ctx, p.checkpoint, step, NULL), CO_OK);
+        CO_EXPECT_CODE(co_checkpoint_close(ctx, p.checkpoint), CO_OK);
+    }
+}
+
+CO_TEST_WITH(iterators_of_other_replicas_do_not_go_on, "", "cpus=3")
+{
+    const char           *folder = new_folder();
+    co_checkpoint_options options = CO_CHECKPOINT_OPTIONS_INIT;
+    co_value             *report;
+    program               p;
+
+    save_at(ctx, 2, folder, 5);
+    open_program(&p, ctx, 3, false, folder);
+    CO_EXPECT_CODE(co_checkpoint_restore(ctx, p.checkpoint, NULL), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "the iterator 'input' cannot go on, and nothing was");
+    CO_EXPECT_INT(p.step, 0);
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, p.checkpoint), CO_OK);
+
+    options.is_partial = true;
+    CO_SCOPE(ctx, p.strategy) {
+        p.checkpoint = co_checkpoint_open(ctx, folder, &options);
+    }
+    co_checkpoint_add_iterator(ctx, p.checkpoint, "input", p.dataset, &p.input);
+    co_checkpoint_add_counter(ctx, p.checkpoint, "step", &p.step);
+    CO_EXPECT_CODE(co_checkpoint_restore(ctx, p.checkpoint, NULL), CO_OK);
+    CO_EXPECT_INT(p.step, 5);
+    report = co_checkpoint_report(ctx, p.checkpoint);
+    CO_EXPECT_TRUE(
+        is_in(ctx, co_get(ctx, report, "different"), "input: the iterator cannot go on"));
+    CO_EXPECT_FALSE(is_in(ctx, co_get(ctx, report, "restored"), "input"));
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, p.checkpoint), CO_OK);
+    remove_folder(folder);
+}
+
+typedef struct custom {
+    bool fails;
+    int  num_restored;
+} custom;
+
+static co_value *
+save_custom(co_context *ctx, void *user)
+{
+    return ((custom *)user)->fails ? NULL : co_bytes(ctx, "a\0b", 3);
+}
+
+static co_code
+restore_custom(co_context *ctx, co_value *saved, void *user)
+{
+    size_t      n = 0;
+    const char *bytes = co_string_at(ctx, saved, 0, &n);
+
+    CO_EXPECT_INT(n, 3);
+    if (bytes != NULL)
+        CO_EXPECT_BYTES(bytes, "a\0b", 3);
+    ++((custom *)user)->num_restored;
+    return CO_OK;
+}
+
+CO_TEST(state_of_the_user_comes_back, "")
+{
+    const char        *folder = new_folder();
+    custom             c = { 0 };
+    co_checkpoint_user user = { save_custom, restore_custom, &c };
+    co_checkpoint     *checkpoint = co_checkpoint_open(ctx, folder, NULL);
+
+    co_checkpoint_add_user(ctx, checkpoint, "custom", &user);
+    CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, 1, NULL), CO_OK);
+    c.fails = true;
+    CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, 2, NULL), CO_TYPE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "the save function of 'custom' returned NULL");
+    CO_EXPECT_CODE(co_checkpoint_restore(ctx, checkpoint, NULL), CO_OK);
+    CO_EXPECT_INT(co_checkpoint_restored(ctx, checkpoint), 1);
+    CO_EXPECT_INT(c.num_restored, 1);
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+    remove_folder(folder);
+}
