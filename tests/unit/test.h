@@ -101,7 +101,7 @@ _Noreturn void test_end(void);
 /* The end of a child that a case has forked: status 0 if it was right. */
 _Noreturn void test_end_child(bool is_right);
 _Noreturn void test_skip(const char *format, ...) CO_PRINTF(1, 2);
-void test_count_as_skipped(const char *format, ...) CO_PRINTF(1, 2);
+void           test_count_as_skipped(const char *format, ...) CO_PRINTF(1, 2);
 
 #define TEST_AT __FILE__, __LINE__
 

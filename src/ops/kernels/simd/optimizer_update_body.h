@@ -8,17 +8,18 @@
  */
 #define OF(name) COI_PASTE(name, T)
 
+#define VECTORISED COI_INDEPENDENT
 #define LOOP(dense)                                                                                \
     do {                                                                                           \
         if (a->powers == NULL) {                                                                   \
-            COI_INDEPENDENT                                                                        \
+            VECTORISED                                                                             \
             for (int64_t i = 0; i < n; ++i) {                                                      \
                 const REAL q = (dense);                                                            \
                 STEP                                                                               \
             }                                                                                      \
         } else {                                                                                   \
             const REAL *restrict powers = a->powers;                                               \
-            COI_INDEPENDENT                                                                        \
+            VECTORISED                                                                             \
             for (int64_t i = 0; i < n; ++i) {                                                      \
                 const REAL q = powers[i];                                                          \
                 STEP                                                                               \
@@ -315,6 +316,9 @@ OF(ftrl_root)(const double *o, const coi_update_arrays *a, int64_t n)
     FTRL;
 }
 #undef P
+/* A power is a call, which no compiler makes for several elements at once. */
+#undef VECTORISED
+#define VECTORISED
 #define P(x) ((REAL)coi_plain_pow((double)(x), o[COI_FTRL_POWER]))
 static void
 OF(ftrl)(const double *o, const coi_update_arrays *a, int64_t n)
@@ -386,4 +390,5 @@ OF(is_finite)(const void *from, int64_t n)
 #undef SLOT
 #undef ARRAYS
 #undef LOOP
+#undef VECTORISED
 #undef OF
