@@ -60,19 +60,20 @@ coi_checkpoint_verdict(co_context *ctx, const co_checkpoint *checkpoint, const c
     *code = own.code;
     if (coi_checkpoint_workers(checkpoint) == 1)
         return true;
-    /* A process that failed between two collectives meets the others in the second of them; they
-     * fail there, and come here next. */
-    for (int i = 0; codes == NULL && i < (own.code != CO_OK ? TRIES : 1); ++i) {
+    /* A process that comes too early, because it failed or its program is another one, meets the
+     * others in a collective of theirs. All fail there, and come here next. */
+    for (int i = 0; codes == NULL && i < TRIES; ++i) {
         coi_error_reset(&ctx->error);
         codes = exchange(ctx, strategy, text, own.code);
+        if (codes == NULL && own.code == CO_OK)
+            own = ctx->error;
     }
     for (int i = 0; codes != NULL && i < strategy->num_workers; ++i)
         if (codes[i] != CO_OK) {
             *code = (co_code)codes[i];
             break;
         }
-    if (codes != NULL || own.code != CO_OK)
-        ctx->error = own;
+    ctx->error = own;
     if (codes != NULL)
         drop(ctx, strategy, codes);
     ctx->call = call;

@@ -437,6 +437,7 @@ cannot_go_on(co_context *ctx, co_checkpoint *checkpoint, const coi_state *state)
         return false;
     if (checkpoint->folder.options.is_partial)
         return true;
+    ctx->call = "checkpoint_restore";
     coi_fail(ctx, CO_VALUE_ERROR,
              "the iterator '%.100s' cannot go on, and nothing was restored; is_partial restores "
              "all else: %s",

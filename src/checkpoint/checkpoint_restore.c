@@ -338,10 +338,11 @@ static bool
 read_step(co_context *ctx, restoring *r)
 {
     coi_memory *memory = &ctx->runtime->memory;
-    bool        ok = coi_places_list(ctx, r->checkpoint, false, &r->places) &&
-              coi_tensor_file_open_as(memory, r->path, &coi_safetensors_format, &r->file,
-                                      coi_err(ctx)) == CO_OK;
+    bool        ok = coi_places_list(ctx, r->checkpoint, false, &r->places);
 
+    ctx->call = "checkpoint_restore"; /* errors from here on are its own */
+    ok = ok && coi_tensor_file_open_as(memory, r->path, &coi_safetensors_format, &r->file,
+                                       coi_err(ctx)) == CO_OK;
     for (size_t i = 0; ok && i < r->places.n; ++i) {
         find_entry(ctx, r, &r->places.at[i]);
         ok = ctx->error.code == CO_OK;

@@ -274,7 +274,9 @@ save(co_context *ctx, co_checkpoint *checkpoint, coi_save_job *job)
     bool ok;
 
     co_block_begin(ctx);
-    ok = coi_places_list(ctx, checkpoint, true, &job->places) && make_sources(ctx, job);
+    ok = coi_places_list(ctx, checkpoint, true, &job->places);
+    ctx->call = "checkpoint_save"; /* errors from here on are its own */
+    ok = ok && make_sources(ctx, job);
     co_block_end(ctx);
     checkpoint->job_places = job->places.n;
     if (ok && coi_checkpoint_worker(checkpoint) == 0) {

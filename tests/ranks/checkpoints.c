@@ -49,11 +49,12 @@ meet(co_context *ctx, co_strategy *strategy, int64_t number)
 static const char *
 new_folder(co_context *ctx, co_strategy *strategy)
 {
-    static char path[80];
+    static char paths[2][80];
     static int  n;
+    char       *path = paths[n % 2];
     int         worker = co_worker_id(ctx, strategy);
 
-    snprintf(path, sizeof(path), "/tmp/cohort-ranks-checkpoints-%lld-%d",
+    snprintf(path, sizeof(paths[0]), "/tmp/cohort-ranks-checkpoints-%lld-%d",
              (long long)meet(ctx, strategy, worker == 0 ? getpid() : 0), n++);
     return path;
 }
@@ -667,6 +668,36 @@ CO_TEST_WITH(a_folder_that_the_first_cannot_have_is_opened_by_none, "", "cpus=4"
     CO_EXPECT_NULL(other);
     EXPECT_HEARD(s.is_first, CO_FAILED_PRECONDITION, "writes checkpoints to");
     CO_EXPECT_CODE(co_checkpoint_save(ctx, s.checkpoint, 1, NULL), CO_OK);
+    close_small(ctx, &s);
+}
+
+CO_TEST_WITH(processes_that_save_different_things_disagree, "", "cpus=4")
+{
+    small               s = open_small(ctx);
+    co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+    co_checkpoint      *other = NULL;
+    co_value           *sums[2] = { NULL, NULL };
+    const char         *path = new_folder(ctx, s.strategy);
+
+    options.synchronization = CO_SYNC_ON_READ;
+    options.aggregation = CO_AGGREGATION_SUM;
+    CO_SCOPE(ctx, s.strategy) {
+        for (int i = 0; i < 2; ++i)
+            sums[i] = co_variable(ctx, co_scalar_int64(ctx, 0), &options);
+        other = co_checkpoint_open(ctx, path, NULL);
+    }
+    co_checkpoint_add(ctx, other, "first", sums[0]);
+    if (!s.is_last)
+        co_checkpoint_add(ctx, other, "second", sums[1]);
+    if (co_num_workers(ctx, s.strategy) > 1)
+        for (int round = 0; round < 2; ++round) {
+            co_checkpoint_save(ctx, other, 1, NULL);
+            CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "ranks disagree");
+            CO_EXPECT_CODE(co_checkpoint_save(ctx, s.checkpoint, 1, NULL), CO_OK);
+        }
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, other), CO_OK);
+    CO_EXPECT_INT(count_files(path, "step-", false), 0);
+    remove_folder(ctx, s.strategy, path);
     close_small(ctx, &s);
 }
 

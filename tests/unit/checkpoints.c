@@ -360,7 +360,7 @@ CO_TEST(a_damaged_checkpoint_is_skipped_for_the_one_before, "")
     co_checkpoint                *checkpoint = co_checkpoint_open(ctx, folder, NULL);
     co_checkpoint_restore_options which = CO_CHECKPOINT_RESTORE_OPTIONS_INIT;
 
-    co_checkpoint_add(ctx, checkpoint, "v", v);
+    co_checkpoint_add(ctx, checkpoint, "v", co_dict(ctx, (const char *[]){ "w" }, &v, 1));
     for (int i = 1; i < 4; ++i) {
         co_assign(ctx, v, co_to_tensor(ctx, co_float(ctx, i), CO_FLOAT32));
         CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, i, NULL), CO_OK);
@@ -372,6 +372,7 @@ CO_TEST(a_damaged_checkpoint_is_skipped_for_the_one_before, "")
     CO_EXPECT_CLOSE(co_item_float(ctx, co_variable_read(ctx, v)), 2.0, 0.0);
     which.step = 3;
     co_checkpoint_restore(ctx, checkpoint, &which);
+    CO_EXPECT_STR(co_error(ctx)->call, "checkpoint_restore");
     CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "it is damaged");
     flip(folder, "index", 4);
     CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
@@ -426,7 +427,7 @@ CO_TEST(a_full_disk_loses_nothing, "")
     for (int waits = 0; waits < 2; ++waits) {
         options.waits = waits != 0;
         checkpoint = co_checkpoint_open(ctx, folder, &options);
-        co_checkpoint_add(ctx, checkpoint, "v", v);
+        co_checkpoint_add(ctx, checkpoint, "v", co_dict(ctx, (const char *[]){ "w" }, &v, 1));
         CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, 1, NULL), CO_OK);
         CO_EXPECT_CODE(co_checkpoint_wait(ctx, checkpoint), CO_OK);
         signal(SIGXFSZ, SIG_IGN);
@@ -436,6 +437,7 @@ CO_TEST(a_full_disk_loses_nothing, "")
         co_checkpoint_save(ctx, checkpoint, 2, NULL);
         if (waits == 0)
             co_checkpoint_wait(ctx, checkpoint);
+        CO_EXPECT_STR(co_error(ctx)->call, waits != 0 ? "checkpoint_save" : "checkpoint_wait");
         CO_EXPECT_ERROR(ctx, CO_RESOURCE_EXHAUSTED, "checkpoint 2 was not written");
         CO_REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
         CO_EXPECT_INT(count_steps(ctx, checkpoint), 1);
@@ -535,6 +537,7 @@ CO_TEST_WITH(iterators_of_other_replicas_do_not_go_on, "", "cpus=3")
     save_at(ctx, 2, folder, 5);
     open_program(&p, ctx, 3, false, folder);
     CO_EXPECT_CODE(co_checkpoint_restore(ctx, p.checkpoint, NULL), CO_VALUE_ERROR);
+    CO_EXPECT_STR(co_error(ctx)->call, "checkpoint_restore");
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "the iterator 'input' cannot go on, and nothing was");
     CO_EXPECT_INT(p.step, 0);
     CO_EXPECT_CODE(co_checkpoint_close(ctx, p.checkpoint), CO_OK);
