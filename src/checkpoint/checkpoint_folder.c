@@ -285,8 +285,8 @@ remove_file(coi_checkpoint_folder *folder, int64_t step)
     coi_name_of_step(step, name);
     path = coi_folder_path(folder, name, &nbytes);
     if (path != NULL && unlink(path) != 0 && errno != ENOENT)
-        coi_log_line(folder->log, CO_LOG_WARNING, "cannot delete '%s': error %d of the system", path,
-                     errno);
+        coi_log_line(folder->log, CO_LOG_WARNING, "cannot delete '%s': error %d of the system",
+                     path, errno);
     coi_free(folder->memory, path, nbytes);
 }
 

@@ -366,9 +366,8 @@ restore(co_context *ctx, co_checkpoint *checkpoint, int64_t asked)
             before = choose_before(ctx, checkpoint, step);
         if (before < 0)
             break;
-        coi_log_line(&ctx->runtime->log, CO_LOG_WARNING,
-                     "checkpoint %lld is skipped for %lld: %s", (long long)step,
-                     (long long)before, ctx->error.message);
+        coi_log_line(&ctx->runtime->log, CO_LOG_WARNING, "checkpoint %lld is skipped for %lld: %s",
+                     (long long)step, (long long)before, ctx->error.message);
         coi_error_reset(&ctx->error);
         step = before;
     }
