@@ -113,12 +113,16 @@ void bench_matmul(void);
 void bench_run(void);
 void bench_startup(void);
 void bench_state(void);
+void bench_state_checkpoints(void); /* part of it */
 void bench_train(void);
 void bench_train_threads(void); /* part of it */
 
 /* Modes of the program that bench_startup and bench_train start. */
 int bench_child(const char *mode);
 int bench_train_child(const char *task);
+
+/* How long the loop of bench_state runs that saves checkpoints. */
+extern double bench_state_seconds;
 
 /* Options of bench_train. */
 typedef struct bench_train_options {

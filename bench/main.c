@@ -39,7 +39,8 @@ static const benchmark benchmarks[] = {
     { "run", "run, scope, two replicas with a reduce, an idle strategy, allocations per step",
       bench_run },
     { "startup", "time and memory to the first result, size of the library", bench_startup },
-    { "state", "updates of many variables, compared with one of the same size", bench_state },
+    { "state", "updates of many variables, metrics, saving and restoring checkpoints",
+      bench_state },
     { "train", "training steps of four models under four strategies, each in a process of its own",
       bench_train },
 };
@@ -302,7 +303,8 @@ print_help(FILE *out)
     fprintf(out, "usage: cohort-bench [NAME...] [--json] [--build] [--help]\n"
                  "       cohort-bench train [--model mlp_small|mlp|cnn|gpt]\n"
                  "                          [--strategy none|one|mirrored2|mpi2] [--function]\n"
-                 "                          [--steps N] [--json]\n\n");
+                 "                          [--steps N] [--json]\n"
+                 "       cohort-bench state [--seconds N] [--json]\n\n");
     for (size_t i = 0; i < NUM_BENCHMARKS; ++i)
         fprintf(out, "  %-12s%s\n", benchmarks[i].name, benchmarks[i].help);
     fprintf(
@@ -312,7 +314,10 @@ print_help(FILE *out)
         "figure, --build what the library was\nbuilt with.\n\n"
         "train: without --model and --strategy all of them, and the captured step on one device. "
         "--function captures\nthe step and compares it with the step itself. --steps prints the losses "
-        "of N steps and measures nothing.\n`make bench-peers` compares with TensorFlow and PyTorch.\n");
+        "of N steps and measures nothing.\n"
+        "state: the loop that saves checkpoints runs for 12 seconds, with a save every 2; --seconds 60 "
+        "is the full\nlength, with a save every 10.\n"
+        "`make bench-peers` compares with TensorFlow and PyTorch.\n");
 }
 
 /* Figures depend on these, and a build without oneDNN looks like any other. */
@@ -383,12 +388,26 @@ read_train_option(const char *option, const char *value)
     return true;
 }
 
+static bool
+read_seconds(const char *value)
+{
+    char  *end = NULL;
+    double seconds = value != NULL ? strtod(value, &end) : 0;
+
+    if (value == NULL || *end != '\0' || !(seconds >= 1 && seconds <= 600)) {
+        fprintf(stderr, "cohort-bench: --seconds needs a number from 1 to 600\n\n");
+        return false;
+    }
+    bench_state_seconds = seconds;
+    return true;
+}
+
 /* Options are taken out of argv; the number of names that stay, or -1 for an unknown one. */
 static int
 read_arguments(int argc, char **argv)
 {
     const char *of_train = NULL; /* an option of its own */
-    bool        is_train = false;
+    bool        is_train = false, is_state = false, of_state = false;
     int         names = 0;
 
     for (int i = 1; i < argc; ++i) {
@@ -403,8 +422,13 @@ read_arguments(int argc, char **argv)
             if (!read_train_option(argv[i], argv[i + 1])) /* argv ends with NULL */
                 return -1;
             ++i;
+        } else if (strcmp(argv[i], "--seconds") == 0) {
+            of_state = true;
+            if (!read_seconds(argv[++i]))
+                return -1;
         } else if (find(argv[i]) != NULL) {
             is_train = is_train || strcmp(argv[i], "train") == 0;
+            is_state = is_state || strcmp(argv[i], "state") == 0;
             argv[names++] = argv[i];
         } else {
             fprintf(stderr, "cohort-bench: there is no benchmark '%s'\n\n", argv[i]);
@@ -413,6 +437,10 @@ read_arguments(int argc, char **argv)
     }
     if (of_train != NULL && !is_train) {
         fprintf(stderr, "cohort-bench: %s belongs to the benchmark train\n\n", of_train);
+        return -1;
+    }
+    if (of_state && !is_state) {
+        fprintf(stderr, "cohort-bench: --seconds belongs to the benchmark state\n\n");
         return -1;
     }
     return names;

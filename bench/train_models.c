@@ -129,13 +129,19 @@ batch_mlp(co_context *ctx, train_state *t)
     return rows_and_classes(ctx, t, BATCH, PIXELS);
 }
 
-static co_value *
-losses_mlp(co_context *ctx, const train_state *t, co_value *x, co_value *y)
+co_value *
+train_mlp_logits(co_context *ctx, const train_state *t, co_value *x)
 {
     for (int i = 0; i < t->num_weights; i += 2)
         x = co_dense(ctx, x, t->weights[i], t->weights[i + 1],
                      i + 2 < t->num_weights ? CO_ACTIVATION_RELU : CO_ACTIVATION_NONE);
-    return co_sparse_softmax_cross_entropy(ctx, y, x);
+    return x;
+}
+
+static co_value *
+losses_mlp(co_context *ctx, const train_state *t, co_value *x, co_value *y)
+{
+    return co_sparse_softmax_cross_entropy(ctx, y, train_mlp_logits(ctx, t, x));
 }
 
 #define MLP_SMALL_STEP                                                                             \

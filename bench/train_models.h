@@ -41,6 +41,8 @@ const train_model       *train_find_model(const char *name);
 
 /* Make the variables under the current strategy. */
 void train_init(co_context *ctx, train_state *t, const train_model *model);
+/* The scores of classes that mlp and mlp_small give, of which their losses are made. */
+co_value *train_mlp_logits(co_context *ctx, const train_state *t, co_value *x);
 /* A step: args is the batch, user the train_state; returns this replica's share of the loss. */
 co_value *train_step(co_context *ctx, co_value *args, void *user);
 

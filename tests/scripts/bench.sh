@@ -37,4 +37,6 @@ grep -vqE "$form" <<<"$lines" && fail "not in the form: $lines"
 for name in dispatch_ns dispatch_tape_ns startup_ms startup_rss_mib text_mib; do
     grep -q "\"name\": \"$name\"" <<<"$lines" || fail "$name is missing"
 done
+"$bench" state --seconds 0 2>&1 >/dev/null | grep -qF -- "--seconds needs a number from 1 to 600" || fail "state --seconds 0 is accepted"
+"$bench" dispatch --seconds 5 2>&1 >/dev/null | grep -qF -- "--seconds belongs to the benchmark state" || fail "--seconds is accepted without state"
 exit $failed
