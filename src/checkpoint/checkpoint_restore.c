@@ -10,7 +10,10 @@
 #include "strategy/strategy.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define MOST_LOOKS 10 /* of a reader, while the writer deletes what it is about to read */
 
 /* --- the report --- */
 
@@ -80,13 +83,16 @@ typedef struct restoring {
     co_checkpoint   *checkpoint;
     coi_tensor_file *file;
     coi_places       places;
-    char             path[1000]; /* for messages */
+    char            *path;
+    size_t           path_bytes;
+    bool             is_ours; /* every tensor has a checksum */
 } restoring;
 
 static bool
 fits(const coi_place *place, const coi_tensor_entry *entry)
 {
-    if (entry->info.dtype != place->dtype)
+    if (entry->info.dtype != place->dtype ||
+        (entry->type->stored != COI_STORED_PLAIN && entry->type->stored != COI_STORED_BOOL))
         return false;
     if (place->is_bytes)
         return entry->info.ndim == 1;
@@ -96,9 +102,10 @@ fits(const coi_place *place, const coi_tensor_entry *entry)
 }
 
 static const char *
-type_text(co_dtype dtype, const int64_t *dims, int ndim, bool is_bytes, char *out, size_t capacity)
+type_text(const char *dtype, const int64_t *dims, int ndim, bool is_bytes, char *out,
+          size_t capacity)
 {
-    size_t n = (size_t)snprintf(out, capacity, "%s [", co_dtype_name(dtype));
+    size_t n = (size_t)snprintf(out, capacity, "%s [", dtype);
 
     for (int i = 0; !is_bytes && i < ndim && n < capacity; ++i)
         n += (size_t)snprintf(out + n, capacity - n, "%s%lld", i > 0 ? ", " : "",
@@ -115,8 +122,9 @@ note_difference(co_context *ctx, const restoring *r, const coi_place *place,
     char mine[200], theirs[200], text[800];
 
     snprintf(text, sizeof(text), "%.300s: %s in the program, %s in the checkpoint", place->name,
-             type_text(place->dtype, place->dims, place->ndim, place->is_bytes, mine, sizeof(mine)),
-             type_text(entry->info.dtype, entry->info.dims, entry->info.ndim, false, theirs,
+             type_text(co_dtype_name(place->dtype), place->dims, place->ndim, place->is_bytes, mine,
+                       sizeof(mine)),
+             type_text(entry->info.dtype_name, entry->info.dims, entry->info.ndim, false, theirs,
                        sizeof(theirs)));
     return note(ctx, r->checkpoint, COI_DIFFERENT, text);
 }
@@ -202,7 +210,10 @@ check_sum(const restoring *r, const coi_place *place, uint32_t crc, co_error_inf
                                    "written: it is damaged",
                                    r->path, place->name, seen, pair->value);
     }
-    return CO_OK; /* a file of another program */
+    return r->is_ours ? coi_error(err, CO_DATA_LOSS,
+                                  "'%s': tensor '%.200s' has no checksum: the file is damaged",
+                                  r->path, place->name)
+                      : CO_OK;
 }
 
 static bool
@@ -221,8 +232,10 @@ read_place(co_context *ctx, restoring *r, coi_place *place, const coi_tensor_ent
     if (place->tensor != NULL &&
         r->file->format->locate(r->file, entry, &extent, coi_err(ctx)) == CO_OK &&
         coi_read_extent(&extent, 0, coi_data_on_host(place->tensor), extent.nbytes, host->team,
-                        &crc, coi_err(ctx)) == CO_OK)
-        check_sum(r, place, crc, coi_err(ctx));
+                        &crc, coi_err(ctx)) == CO_OK &&
+        check_sum(r, place, crc, coi_err(ctx)) == CO_OK && entry->type->stored != COI_STORED_PLAIN)
+        coi_decode_stored(entry->type->stored, coi_data_on_host(place->tensor),
+                          coi_data_on_host(place->tensor), n);
     return coi_failed(ctx) == CO_OK;
 }
 
@@ -255,31 +268,66 @@ put_places(co_context *ctx, restoring *r)
     return ok;
 }
 
+/* Whether this library wrote the file, and not another program. */
+static bool
+is_ours(const coi_tensor_file *file)
+{
+    for (size_t i = 0; i < file->num_metadata; ++i)
+        if (strcmp(file->metadata[i].key, "cohort.checkpoint") == 0)
+            return true;
+    return false;
+}
+
+static bool
+open_step(co_context *ctx, restoring *r, int64_t step)
+{
+    const coi_checkpoint_folder *folder = &r->checkpoint->folder;
+    char                         name[COI_CHECKPOINT_NAME];
+
+    coi_name_of_step(step, name);
+    r->path = coi_folder_path(folder, name, &r->path_bytes);
+    if (r->path == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to restore a checkpoint");
+        return false;
+    }
+    if (coi_tensor_file_open_as(folder->memory, r->path, &coi_safetensors_format, &r->file,
+                                coi_err(ctx)) != CO_OK) {
+        coi_failed(ctx);
+        return false;
+    }
+    r->is_ours = is_ours(r->file);
+    return true;
+}
+
+/* The places of the program, and what the file has for each. */
+static bool
+compare(co_context *ctx, restoring *r)
+{
+    for (coi_state *s = r->checkpoint->states; s != NULL; s = s->next)
+        if (s->kind->meet != NULL && !s->kind->meet(ctx, s, r->file))
+            return false;
+    if (!coi_places_list(ctx, r->checkpoint, false, &r->places))
+        return false;
+    for (size_t i = 0; ctx->error.code == CO_OK && i < r->places.n; ++i)
+        find_entry(ctx, r, &r->places.at[i]);
+    note_unused(ctx, r);
+    return check_report(ctx, r);
+}
+
 /* One checkpoint. False with an error. */
 static bool
 restore_step(co_context *ctx, co_checkpoint *checkpoint, int64_t step)
 {
     coi_memory *memory = &ctx->runtime->memory;
     restoring   r = { .checkpoint = checkpoint, .places = { .memory = memory } };
-    char        name[COI_CHECKPOINT_NAME];
     bool        ok;
 
-    coi_name_of_step(step, name);
-    snprintf(r.path, sizeof(r.path), "%s/%s", checkpoint->folder.path, name);
     coi_report_clear(memory, &checkpoint->report);
     co_block_begin(ctx);
-    ok = coi_places_list(ctx, checkpoint, false, &r.places) &&
-         coi_tensor_file_open_as(memory, r.path, &coi_safetensors_format, &r.file, coi_err(ctx)) ==
-             CO_OK;
-    for (size_t i = 0; ok && i < r.places.n; ++i) {
-        find_entry(ctx, &r, &r.places.at[i]);
-        ok = ctx->error.code == CO_OK;
-    }
-    if (ok)
-        note_unused(ctx, &r);
-    ok = ok && check_report(ctx, &r) && read_places(ctx, &r) && put_places(ctx, &r);
-    coi_failed(ctx);
+    ok = open_step(ctx, &r, step) && compare(ctx, &r) && read_places(ctx, &r) &&
+         put_places(ctx, &r);
     coi_tensor_file_close(r.file);
+    coi_free(memory, r.path, r.path_bytes);
     coi_places_free(&ctx->heap, &r.places);
     co_block_end(ctx);
     if (ok)
@@ -288,6 +336,9 @@ restore_step(co_context *ctx, co_checkpoint *checkpoint, int64_t step)
 }
 
 /* --- choosing --- */
+
+/* What the first process chooses that cannot restore: the others must not wait for it. */
+#define CANNOT (-2)
 
 /* All processes restore what the first one chooses: the largest of the numbers. */
 static int64_t
@@ -309,7 +360,7 @@ agree(co_context *ctx, const co_checkpoint *checkpoint, int64_t step)
 
 /* The number of the one that was asked for; -1: there is none. */
 static int64_t
-choose(co_context *ctx, const co_checkpoint *checkpoint, int64_t asked)
+choose_here(const co_checkpoint *checkpoint, int64_t asked)
 {
     const coi_checkpoint_index *index = &checkpoint->folder.index;
     const coi_saved            *saved = NULL;
@@ -320,19 +371,19 @@ choose(co_context *ctx, const co_checkpoint *checkpoint, int64_t asked)
         saved = coi_index_best(index, checkpoint->folder.options.better);
     else if (asked >= 0)
         saved = coi_index_find(index, asked);
-    return agree(ctx, checkpoint, saved != NULL ? saved->step : -1);
+    return saved != NULL ? saved->step : -1;
 }
 
 /* The one before a damaged one. */
 static int64_t
-choose_before(co_context *ctx, const co_checkpoint *checkpoint, int64_t step)
+choose_before(const co_checkpoint *checkpoint, int64_t step)
 {
     const coi_checkpoint_index *index = &checkpoint->folder.index;
     int64_t                     before = -1;
 
     for (size_t i = 0; i < index->n && index->at[i].step < step; ++i)
         before = index->at[i].step;
-    return agree(ctx, checkpoint, before);
+    return before;
 }
 
 static co_code
@@ -349,29 +400,68 @@ fail_not_found(co_context *ctx, const co_checkpoint *checkpoint, int64_t asked)
                     (long long)(index->n > 0 ? index->at[index->n - 1].step : -1));
 }
 
-/* A damaged checkpoint is skipped where the last one was asked for. With several processes it
- * is an error: some may be able to read what others cannot. */
+/* What was being saved is on the disk, and what is there is known: by the first process, which
+ * chooses. False with an error. */
+static bool
+may_restore(co_context *ctx, co_checkpoint *checkpoint)
+{
+    coi_save_join(checkpoint);
+    if (coi_tell_failure(ctx, checkpoint) != CO_OK)
+        return false;
+    if (checkpoint->folder.lock >= 0 || coi_checkpoint_worker(checkpoint) > 0)
+        return true;
+    coi_folder_look(&checkpoint->folder, coi_err(ctx));
+    return coi_failed(ctx) == CO_OK;
+}
+
+/* What comes after a checkpoint that could not be restored; -1: nothing. A damaged one is skipped
+ * where the last one was asked for. With several processes it is an error: some may be able to read
+ * what others cannot. A reader looks again: the writer may have deleted the file meanwhile. */
+static int64_t
+choose_next(co_context *ctx, co_checkpoint *checkpoint, int64_t asked, int64_t step, int attempt)
+{
+    co_code code = ctx->error.code;
+    int64_t next = -1;
+
+    if (coi_checkpoint_workers(checkpoint) > 1 || asked >= 0)
+        return -1;
+    if (code == CO_DATA_LOSS && asked == CO_CHECKPOINT_LAST) {
+        next = choose_before(checkpoint, step);
+        if (next >= 0)
+            coi_log_line(&ctx->runtime->log, CO_LOG_WARNING,
+                         "checkpoint %lld is skipped for %lld: %s", (long long)step,
+                         (long long)next, ctx->error.message);
+    } else if (code == CO_NOT_FOUND && checkpoint->folder.lock < 0 && attempt < MOST_LOOKS) {
+        co_error_info err;
+
+        if (coi_folder_look(&checkpoint->folder, &err) == CO_OK)
+            next = choose_here(checkpoint, asked);
+    }
+    if (next >= 0)
+        coi_error_reset(&ctx->error);
+    return next;
+}
+
 static co_code
 restore(co_context *ctx, co_checkpoint *checkpoint, int64_t asked)
 {
-    int64_t step = choose(ctx, checkpoint, asked);
+    bool          can = may_restore(ctx, checkpoint);
+    co_error_info failure = ctx->error;
+    int64_t       step;
 
+    if (!can)
+        coi_error_reset(&ctx->error); /* the others are told before */
+    step = agree(ctx, checkpoint, can ? choose_here(checkpoint, asked) : CANNOT);
+    if (!can)
+        ctx->error = failure;
+    if (ctx->error.code != CO_OK)
+        return ctx->error.code;
+    if (step == CANNOT)
+        return coi_fail(ctx, CO_ABORTED, "the first process of the program cannot restore");
     if (step < 0)
-        return ctx->error.code == CO_OK ? fail_not_found(ctx, checkpoint, asked) : ctx->error.code;
-    while (!restore_step(ctx, checkpoint, step)) {
-        int64_t before = -1;
-
-        if (asked == CO_CHECKPOINT_LAST && ctx->error.code == CO_DATA_LOSS &&
-            coi_checkpoint_workers(checkpoint) == 1)
-            before = choose_before(ctx, checkpoint, step);
-        if (before < 0)
-            break;
-        coi_log_line(&ctx->runtime->log, CO_LOG_WARNING,
-                     "checkpoint %lld is skipped for %lld: %s", (long long)step,
-                     (long long)before, ctx->error.message);
-        coi_error_reset(&ctx->error);
-        step = before;
-    }
+        return fail_not_found(ctx, checkpoint, asked);
+    for (int attempt = 0; step >= 0 && !restore_step(ctx, checkpoint, step); ++attempt)
+        step = choose_next(ctx, checkpoint, asked, step, attempt);
     return ctx->error.code;
 }
 
@@ -391,11 +481,8 @@ co_checkpoint_restore(co_context *ctx, co_checkpoint *checkpoint,
             "options->step is %lld; give CO_CHECKPOINT_LAST, CO_CHECKPOINT_BEST, or the "
             "number of a checkpoint",
             (long long)all.step);
-    coi_save_join(checkpoint);
-    if (coi_tell_failure(ctx, checkpoint) != CO_OK)
+    if (!coi_check_states(ctx, checkpoint))
         return ctx->error.code;
-    if (checkpoint->folder.lock < 0 && coi_folder_look(&checkpoint->folder, coi_err(ctx)) != CO_OK)
-        return coi_failed(ctx);
     restore(ctx, checkpoint, all.step);
     ctx->call = "checkpoint_restore";
     return ctx->error.code;
