@@ -10,7 +10,6 @@
 #include "strategy/strategy.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MOST_LOOKS 10 /* of a reader, while the writer deletes what it is about to read */
