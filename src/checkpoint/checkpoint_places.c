@@ -456,35 +456,39 @@ list_metric(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, 
     return ok;
 }
 
-/* The values over all replicas first, then those of each, if there are as many. */
+/* The values over all replicas that were read, for co_metric_restore: how many there are. */
+static size_t
+values_read(const co_metric *metric, const coi_place *places, size_t n, const char **names,
+            co_value **values)
+{
+    size_t at = 0, num_read = 0;
+
+    for (size_t i = 0; i < n; ++i)
+        if (!places[i].is_parts) {
+            names[at] = metric->state[at].name;
+            values[at++] = places[i].tensor;
+            num_read += places[i].tensor != NULL;
+        }
+    return num_read;
+}
+
+/* The values over all replicas first, then those of each, if there are as many. No process waits
+ * for another: one may have failed to read the file. */
 static bool
 put_metric(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, coi_place *places,
            size_t n)
 {
     co_metric  *metric = state->metric;
-    co_value   *whole[COI_METRIC_MAX_VARIABLES] = { NULL };
+    co_value   *values[COI_METRIC_MAX_VARIABLES];
     const char *names[COI_METRIC_MAX_VARIABLES];
-    size_t      num_read = 0;
+    size_t      num_read = values_read(metric, places, n, names, values);
     bool        ok = true;
 
-    (void)checkpoint;
-    if (!coi_metric_is_built(metric))
-        return true;
-    if (!coi_metric_read_state(ctx, metric, whole))
-        return false;
-    for (size_t i = 0; i < metric->num_variables; ++i)
-        names[i] = metric->state[i].name;
-    for (size_t i = 0, at = 0; i < n; ++i)
-        if (!places[i].is_parts) {
-            if (places[i].tensor != NULL) {
-                whole[at] = places[i].tensor;
-                ++num_read;
-            }
-            ++at;
-        }
-    if (num_read == 0)
+    if (num_read == 0) /* it was saved before its first update, or is_partial */
         return metric->anchor == NULL || co_metric_reset(ctx, metric) == CO_OK;
-    ok = co_metric_restore(ctx, metric, co_dict(ctx, names, whole, metric->num_variables)) == CO_OK;
+    if (num_read < metric->num_variables) /* is_partial */
+        return put_variables(ctx, checkpoint, state, places, n);
+    ok = co_metric_restore(ctx, metric, co_dict(ctx, names, values, num_read)) == CO_OK;
     for (size_t i = 0; ok && i < n; ++i)
         ok = !places[i].is_parts || put_variable(ctx, &places[i]);
     return ok;
