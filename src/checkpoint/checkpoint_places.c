@@ -33,7 +33,8 @@ coi_places_free(coi_heap *heap, coi_places *places)
         coi_free(places->memory, places->at[i].name, places->at[i].name_bytes);
     }
     coi_free(places->memory, places->at, places->capacity * sizeof(*places->at));
-    *places = (coi_places){ .memory = places->memory };
+    places->at = NULL;
+    places->n = places->capacity = 0;
 }
 
 /* A new place called by both texts, one behind the other; NULL with an error. `first` may be the

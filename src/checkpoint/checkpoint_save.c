@@ -173,7 +173,7 @@ coi_save_join(co_checkpoint *checkpoint)
 
     if (job == NULL)
         return;
-    coi_thread_join(job->places.memory, job->thread);
+    coi_thread_join(&checkpoint->runtime->memory, job->thread); /* before it, job is the thread's */
     if (job->ctx != NULL)
         coi_context_free(job->ctx);
     if (job->err.code != CO_OK && checkpoint->failure.code == CO_OK) {
