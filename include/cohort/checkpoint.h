@@ -76,7 +76,7 @@ typedef struct co_checkpoint_options {
  * Blocks:   while the index of the folder is read.
  * Returns:  a checkpoint of ctx's block, or NULL with CO_PERMISSION_DENIED (the folder),
  *           CO_FAILED_PRECONDITION (another program writes there, which the message names),
- *           CO_VALUE_ERROR (options).
+ *           CO_NOT_FOUND (is_reader, and there is no folder), CO_VALUE_ERROR (options).
  */
 CO_API co_checkpoint *co_checkpoint_open(co_context *ctx, const char *folder,
                                          const co_checkpoint_options *options);
@@ -88,7 +88,7 @@ CO_API co_checkpoint *co_checkpoint_open(co_context *ctx, const char *folder,
  */
 
 /** The variables among the leaves of a structure (your model, a generator): dicts give the names of
- * their keys, lists and tuples numbers. Other leaves are CO_TYPE_ERROR. */
+ * their keys, lists and tuples numbers. Other leaves, and variables of strings, are CO_TYPE_ERROR. */
 CO_API co_code co_checkpoint_add(co_context *ctx, co_checkpoint *checkpoint, const char *name,
                                  co_value *variables);
 /** The state of an optimizer (co_optimizer_state), with slots for the variables of a list or tuple,
@@ -108,8 +108,9 @@ CO_API co_code co_checkpoint_add_iterator(co_context *ctx, co_checkpoint *checkp
 CO_API co_code co_checkpoint_add_counter(co_context *ctx, co_checkpoint *checkpoint,
                                          const char *name, int64_t *counter);
 
-/** State that only you know: `save` gives a host string of bytes, and `restore` gets it. Of several
- * processes all are asked for it, the bytes of the first are saved, and all get them. */
+/** State that only you know: `save` gives a host string of bytes, and `restore` gets it. They must not
+ * use the checkpoint. Of several processes all are asked for it, the bytes of the first are saved,
+ * and all get them. */
 typedef struct co_checkpoint_user {
     co_value *(*save)(co_context *ctx, void *user);
     co_code (*restore)(co_context *ctx, co_value *saved, void *user);
@@ -128,14 +129,17 @@ typedef struct co_checkpoint_save_options {
 /**
  * Save all that was added, and the state of the random numbers of ctx, as checkpoint number `step`.
  * The values are those of this moment. A checkpoint of the same number is replaced. Checkpoints
- * that keep_last and keep_best do not keep are deleted when this one is on the disk.
+ * that keep_last and keep_best do not keep are deleted when this one is on the disk; this one stays.
+ * If the folder has larger numbers, of a run that went further, there is a warning: the last one is
+ * the one with the largest number.
  *
  * Scope:    collective over the processes of the strategy in whose scope ctx is.
  * Context:  cross-replica, or default mode; CO_RUNTIME_ERROR in a step or a captured function.
  * Blocks:   while the checkpoint before this one is still being written; until the disk has all of
  *           it with co_checkpoint_options.waits.
  * Returns:  CO_OK, or, on all processes, an error of this checkpoint or of the one before, which was
- *           written meanwhile: CO_RESOURCE_EXHAUSTED (the disk is full), CO_PERMISSION_DENIED, ... The
+ *           written meanwhile: CO_RESOURCE_EXHAUSTED (the disk is full), CO_PERMISSION_DENIED,
+ *           CO_FAILED_PRECONDITION (nothing was added; averages stand in place of weights), ... The
  *           checkpoints that were in the folder are still there.
  */
 CO_API co_code co_checkpoint_save(co_context *ctx, co_checkpoint *checkpoint, int64_t step,
@@ -166,8 +170,8 @@ typedef struct co_checkpoint_restore_options {
 /**
  * Put a checkpoint back into all that was added. An empty folder is no error, and nothing changes.
  * All of the checkpoint is read and compared with the program before anything changes. A damaged
- * one is skipped for the one before it, with a warning, if no number was asked for. What one process
- * cannot read, none restores.
+ * one is skipped for the one before it, with a warning, if the last one was asked for. What one
+ * process cannot read, none restores. What is added later is not restored, and is warned of.
  *
  * Scope:    collective over the processes of the strategy in whose scope ctx is: all read, side by
  *           side, the checkpoint that the first one chooses.

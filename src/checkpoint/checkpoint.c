@@ -9,6 +9,7 @@
 #include "ops/engine/call_recording.h"
 #include "strategy/strategy.h"
 #include "train/optimizer.h"
+#include "variable/variable.h"
 
 #include <string.h>
 
@@ -162,7 +163,7 @@ co_code
 co_checkpoint_close(co_context *ctx, co_checkpoint *checkpoint)
 {
     COI_ENTER_ALWAYS(ctx, "checkpoint_close", coi_refusal_code(ctx));
-    if (!coi_is_live_object(&ctx->heap, (const coi_object *)checkpoint, &checkpoint_class))
+    if (checkpoint == NULL || !coi_is_live_object(&ctx->heap, checkpoint, &checkpoint_class))
         return coi_check_object(ctx, checkpoint, &checkpoint_class, 2, "checkpoint")
                    ? CO_OK
                    : ctx->error.code;
@@ -186,22 +187,53 @@ check_add(co_context *ctx, const co_checkpoint *checkpoint, const char *name)
                  name == NULL ? "NULL" : "empty");
         return false;
     }
+    if (strcmp(name, checkpoint->states->name) == 0) {
+        coi_fail(ctx, CO_ALREADY_EXISTS,
+                 "every checkpoint has '%s', the random numbers of the context; give another name",
+                 name);
+        return false;
+    }
     for (const coi_state *s = checkpoint->states; s != NULL; s = s->next)
         if (strcmp(s->name, name) == 0) {
             coi_fail(ctx, CO_ALREADY_EXISTS, "'%.200s' was added to the checkpoint already", name);
             return false;
         }
+    if (checkpoint->restored >= 0)
+        coi_log_line(&ctx->runtime->log, CO_LOG_WARNING,
+                     "'%.200s' is added after checkpoint %lld was restored, and is not restored; "
+                     "add everything before",
+                     name, (long long)checkpoint->restored);
     return true;
 }
 
-/* Whether every leaf is a variable. */
+bool
+coi_check_states(co_context *ctx, const co_checkpoint *checkpoint)
+{
+    if (checkpoint->states->next != NULL)
+        return true;
+    coi_fail(ctx, CO_FAILED_PRECONDITION,
+             "nothing was added to the checkpoint; co_checkpoint_add and the functions like it "
+             "say what is saved and restored");
+    return false;
+}
+
+/* Whether every leaf is a variable, and of numbers. */
 static bool
 check_variables(co_context *ctx, co_value *value, int position)
 {
+    char who[COI_VARIABLE_TEXT];
+
     if (!coi_check_value(ctx, value, position, "variables"))
         return false;
-    if (coi_is_variable(value))
-        return true;
+    if (coi_is_variable(value)) {
+        if (value->u.variable->dtype != CO_STRING)
+            return true;
+        coi_fail(ctx, CO_TYPE_ERROR,
+                 "variable %s has strings, which the files of checkpoints cannot have; save it "
+                 "with co_checkpoint_add_user",
+                 coi_variable_text(ctx, value->u.variable, who));
+        return false;
+    }
     if (!coi_is_structure(value)) {
         coi_fail(ctx, CO_TYPE_ERROR, "argument %d (variables) has %s; all of it must be variables",
                  position, coi_a_kind(value->kind));
@@ -227,6 +259,20 @@ co_checkpoint_add(co_context *ctx, co_checkpoint *checkpoint, const char *name, 
     return CO_OK;
 }
 
+static bool
+check_trained(co_context *ctx, co_value *variables)
+{
+    bool is_list = coi_check_value(ctx, variables, 5, "variables") && coi_is_structure(variables);
+
+    for (size_t i = 0; is_list && i < variables->u.items.n; ++i)
+        is_list = coi_is_variable(variables->u.items.items[i]);
+    if (!is_list && ctx->error.code == CO_OK)
+        coi_fail(ctx, CO_TYPE_ERROR,
+                 "argument 5 (variables) is not a list or tuple of variables, as the optimizer is "
+                 "given; co_trainable_variables gives those of a structure");
+    return is_list;
+}
+
 co_code
 co_checkpoint_add_optimizer(co_context *ctx, co_checkpoint *checkpoint, const char *name,
                             co_optimizer *optimizer, co_value *variables)
@@ -236,7 +282,7 @@ co_checkpoint_add_optimizer(co_context *ctx, co_checkpoint *checkpoint, const ch
     COI_ENTER_CODE(ctx, "checkpoint_add_optimizer");
     if (!check_add(ctx, checkpoint, name) ||
         !coi_check_object(ctx, optimizer, &coi_optimizer_class, 4, "optimizer") ||
-        !check_variables(ctx, variables, 5) ||
+        !check_trained(ctx, variables) ||
         (state = add_state(ctx, checkpoint, name, &coi_saved_optimizer)) == NULL)
         return ctx->error.code;
     coi_ref(optimizer);

@@ -22,6 +22,7 @@
 #include "base/threads.h"
 #include "checkpoint/checkpoint_index.h"
 #include "context/context.h"
+#include "io/file_writer.h"
 
 typedef struct coi_state coi_state;
 
@@ -51,9 +52,13 @@ typedef struct coi_places {
 
 void coi_places_free(coi_heap *heap, coi_places *places);
 
+struct coi_tensor_file;
+
 typedef struct coi_state_kind {
     /* Before saving: what can fail on this process alone, into state->taken. NULL: nothing can. */
     bool (*take)(co_context *ctx, coi_state *state);
+    /* Look what a file has, before places are listed to restore it; NULL: no need. */
+    bool (*meet)(co_context *ctx, coi_state *state, const struct coi_tensor_file *file);
     /* Put the places of a state in the list, with their tensors if `saves`. False with an error. */
     bool (*list)(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, bool saves,
                  coi_places *places);
@@ -123,6 +128,10 @@ void    coi_folder_close(coi_checkpoint_folder *folder);
 co_code coi_folder_look(coi_checkpoint_folder *folder, co_error_info *err);
 /* The path of a file of the folder; the caller frees *nbytes. NULL without memory. */
 char *coi_folder_path(const coi_checkpoint_folder *folder, const char *name, size_t *nbytes);
+/* Begin a file of the folder, in the place of a regular one or none: a pipe would hold the writer.
+ */
+co_code coi_folder_begin(coi_checkpoint_folder *folder, const char *path, coi_file_writer *writer,
+                         co_error_info *err);
 /* A checkpoint has its final name: put it in the index, and delete those that are too many. */
 co_code coi_folder_add(coi_checkpoint_folder *folder, const coi_saved *saved, co_error_info *err);
 
@@ -176,6 +185,8 @@ struct co_checkpoint {
 
 /* Whether argument 2 is an open checkpoint, and ctx is where it can be used. */
 bool coi_check_checkpoint(co_context *ctx, const co_checkpoint *checkpoint);
+/* Whether anything was added. */
+bool coi_check_states(co_context *ctx, const co_checkpoint *checkpoint);
 /* How many processes the program has, and which this one is. */
 int coi_checkpoint_workers(const co_checkpoint *checkpoint);
 int coi_checkpoint_worker(const co_checkpoint *checkpoint);

@@ -55,6 +55,18 @@ read_owner(int fd, char *out, size_t capacity)
 }
 
 static co_code
+fail_locked(const coi_checkpoint_folder *folder, co_error_info *err)
+{
+    char owner[24];
+
+    read_owner(folder->lock, owner, sizeof(owner));
+    return coi_error(err, CO_FAILED_PRECONDITION,
+                     "process %s writes checkpoints to '%s' already; give this program another "
+                     "folder, or set is_reader if it only reads",
+                     owner[0] != '\0' ? owner : "of another host", folder->path);
+}
+
+static co_code
 take_lock(coi_checkpoint_folder *folder, co_error_info *err)
 {
     size_t  nbytes;
@@ -70,13 +82,8 @@ take_lock(coi_checkpoint_folder *folder, co_error_info *err)
     if (folder->lock < 0) {
         rc = coi_system_error(err, "lock", path, errno);
     } else if (flock(folder->lock, LOCK_EX | LOCK_NB) != 0) {
-        read_owner(folder->lock, owner, sizeof(owner));
-        rc = errno == EWOULDBLOCK
-                 ? coi_error(err, CO_FAILED_PRECONDITION,
-                             "process %s writes checkpoints to '%s' already; give this program "
-                             "another folder, or set is_reader if it only reads",
-                             owner[0] != '\0' ? owner : "of another host", folder->path)
-                 : coi_system_error(err, "lock", path, errno);
+        rc = errno == EWOULDBLOCK ? fail_locked(folder, err)
+                                  : coi_system_error(err, "lock", path, errno);
         close(folder->lock);
         folder->lock = -1;
     } else {
@@ -91,6 +98,7 @@ take_lock(coi_checkpoint_folder *folder, co_error_info *err)
 
 /* --- what is there --- */
 
+/* Whether a file is one that a killed program was writing, a checkpoint or the index. */
 static bool
 is_leftover(const char *name)
 {
@@ -143,9 +151,10 @@ scan(coi_checkpoint_folder *folder, coi_checkpoint_index *found, co_error_info *
     return err->code;
 }
 
-/* The index as it is written; empty, with a line of the log, where it cannot be read. */
-static void
-read_index(coi_checkpoint_folder *folder, coi_checkpoint_index *index)
+/* The index as it is written; empty, with a line of the log, where it cannot be read. Without
+ * memory it is an error: it would be written again without the values. */
+static co_code
+read_index(coi_checkpoint_folder *folder, coi_checkpoint_index *index, co_error_info *out)
 {
     size_t        path_bytes, nbytes = 0;
     char         *path = coi_folder_path(folder, INDEX, &path_bytes), *text = NULL;
@@ -153,16 +162,19 @@ read_index(coi_checkpoint_folder *folder, coi_checkpoint_index *index)
 
     coi_error_reset(&err);
     if (path == NULL)
-        return;
+        return no_memory(out);
     if (coi_read_file(folder->memory, path, MOST_INDEX, &text, &nbytes, &err) == CO_OK)
         coi_index_parse(index, text, nbytes, &err);
-    if (err.code != CO_OK && err.code != CO_NOT_FOUND)
+    if (err.code == CO_RESOURCE_EXHAUSTED)
+        no_memory(out);
+    else if (err.code != CO_OK && err.code != CO_NOT_FOUND)
         coi_log_line(folder->log, CO_LOG_WARNING,
                      "the index of '%s' is made again from the files there, and values for "
                      "keep_best are lost: %s",
                      folder->path, err.message);
     coi_free(folder->memory, text, nbytes);
     coi_free(folder->memory, path, path_bytes);
+    return out->code;
 }
 
 co_code
@@ -172,8 +184,7 @@ coi_folder_look(coi_checkpoint_folder *folder, co_error_info *err)
     coi_checkpoint_index written = { folder->memory, NULL, 0, 0 };
 
     coi_error_reset(err);
-    if (scan(folder, &found, err) == CO_OK) {
-        read_index(folder, &written);
+    if (scan(folder, &found, err) == CO_OK && read_index(folder, &written, err) == CO_OK) {
         for (size_t i = 0; i < found.n; ++i) {
             const coi_saved *known = coi_index_find(&written, found.at[i].step);
 
@@ -255,6 +266,18 @@ coi_folder_close(coi_checkpoint_folder *folder)
 
 /* --- changing it --- */
 
+co_code
+coi_folder_begin(coi_checkpoint_folder *folder, const char *path, coi_file_writer *writer,
+                 co_error_info *err)
+{
+    struct stat about;
+
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
+        return coi_error(err, CO_ALREADY_EXISTS,
+                         "'%s' is there and is no regular file; move it away", path);
+    return coi_file_writer_begin(writer, folder->memory, path, true, err);
+}
+
 static co_code
 write_index(coi_checkpoint_folder *folder, co_error_info *err)
 {
@@ -265,7 +288,7 @@ write_index(coi_checkpoint_folder *folder, co_error_info *err)
 
     if (path == NULL || text == NULL) {
         no_memory(err);
-    } else if (coi_file_writer_begin(&writer, folder->memory, path, true, err) == CO_OK) {
+    } else if (coi_folder_begin(folder, path, &writer, err) == CO_OK) {
         if (coi_file_writer_put(&writer, text, nbytes, err) == CO_OK)
             coi_file_writer_commit(&writer, true, err);
         coi_file_writer_end(&writer, err->code != CO_OK);
@@ -295,11 +318,19 @@ co_code
 coi_folder_add(coi_checkpoint_folder *folder, const coi_saved *saved, co_error_info *err)
 {
     const coi_saved *surplus;
+    int64_t          later;
 
     coi_error_reset(err);
     if (!coi_index_put(&folder->index, saved))
         return no_memory(err);
-    while ((surplus = coi_index_surplus(&folder->index, &folder->options)) != NULL) {
+    later = folder->index.at[folder->index.n - 1].step;
+    if (later > saved->step)
+        coi_log_line(folder->log, CO_LOG_WARNING,
+                     "checkpoint %lld is saved, and '%s' has checkpoint %lld, which restoring the "
+                     "last one takes; delete those of another run, or give this one a folder of "
+                     "its own",
+                     (long long)saved->step, folder->path, (long long)later);
+    while ((surplus = coi_index_surplus(&folder->index, &folder->options, saved->step)) != NULL) {
         int64_t step = surplus->step;
 
         remove_file(folder, step);

@@ -106,14 +106,16 @@ is_among_best(const coi_checkpoint_index *index, size_t at, int most, co_better 
 }
 
 const coi_saved *
-coi_index_surplus(const coi_checkpoint_index *index, const co_checkpoint_options *options)
+coi_index_surplus(const coi_checkpoint_index *index, const co_checkpoint_options *options,
+                  int64_t newest)
 {
     size_t last = (size_t)options->keep_last;
 
     if (last == 0)
         return NULL;
     for (size_t i = 0; i + last < index->n; ++i)
-        if (!is_among_best(index, i, options->keep_best, options->better))
+        if (index->at[i].step != newest &&
+            !is_among_best(index, i, options->keep_best, options->better))
             return &index->at[i];
     return NULL;
 }

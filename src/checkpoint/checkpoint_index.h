@@ -41,10 +41,10 @@ void coi_index_remove(coi_checkpoint_index *index, int64_t step);
 const coi_saved *coi_index_find(const coi_checkpoint_index *index, int64_t step);
 /* The one with the best value; the later of two that are equal. NULL: none has a value. */
 const coi_saved *coi_index_best(const coi_checkpoint_index *index, co_better better);
-/* The first one that is neither among the keep_last last nor among the keep_best best; NULL: all
- * stay. */
+/* The first one that is neither among the keep_last last nor among the keep_best best, nor
+ * `newest`, which was just written; NULL: all stay. */
 const coi_saved *coi_index_surplus(const coi_checkpoint_index  *index,
-                                   const co_checkpoint_options *options);
+                                   const co_checkpoint_options *options, int64_t newest);
 
 /* Any bytes: CO_DATA_LOSS, naming the line, for what is no index. The index is empty then. */
 co_code coi_index_parse(coi_checkpoint_index *index, const char *text, size_t n,

@@ -9,13 +9,17 @@
  */
 #include "checkpoint/checkpoint.h"
 
+#include "base/text.h"
 #include "collective/collective.h"
 #include "data/dataset.h"
+#include "io/tensor_file.h"
 #include "strategy/strategy.h"
+#include "train/metric.h"
 #include "train/optimizer.h"
 #include "variable/variable.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- lists of places --- */
@@ -29,21 +33,22 @@ coi_places_free(coi_heap *heap, coi_places *places)
         coi_free(places->memory, places->at[i].name, places->at[i].name_bytes);
     }
     coi_free(places->memory, places->at, places->capacity * sizeof(*places->at));
-    *places = (coi_places){ .memory = places->memory };
+    places->at = NULL;
+    places->n = places->capacity = 0;
 }
 
-/* A new place "first/second" or, without a second, "first"; NULL with an error. */
+/* A new place called by both texts, one behind the other; NULL with an error. `first` may be the
+ * name of another place. */
 static coi_place *
 add_place(co_context *ctx, coi_places *places, const char *first, const char *second)
 {
-    size_t     nbytes = strlen(first) + (second != NULL ? strlen(second) + 1 : 0) + 1;
+    size_t     nbytes = strlen(first) + strlen(second) + 1;
     char      *name = coi_alloc(places->memory, nbytes);
     coi_place *place = NULL;
 
     if (name != NULL && coi_grow(places->memory, (void **)&places->at, &places->capacity,
                                  places->n + 1, sizeof(*places->at))) {
-        snprintf(name, nbytes, "%s%s%s", first, second != NULL ? "/" : "",
-                 second != NULL ? second : "");
+        snprintf(name, nbytes, "%s%s", first, second);
         place = &places->at[places->n++];
         *place = (coi_place){ .name = name, .name_bytes = nbytes };
         return place;
@@ -98,46 +103,58 @@ gather_parts(co_context *ctx, const coi_variable *variable)
     return co_gather_replicas(ctx, variable->strategy, co_per_replica_value(ctx, parts, n), 0);
 }
 
-/* `second` may be NULL, as for add_place. */
+/* The place "name.replicas" of what each replica has for itself. */
 static bool
-list_variable(co_context *ctx, const char *first, const char *second, co_value *value, bool saves,
-              coi_places *places)
+list_parts(co_context *ctx, const char *name, co_value *value, bool saves, coi_places *places)
 {
     const coi_variable *variable = value->u.variable;
-    coi_place          *place = add_place(ctx, places, first, second);
-    size_t              whole = places->n - 1, nbytes;
+    coi_place          *place = add_place(ctx, places, name, ".replicas");
 
     if (place == NULL)
         return false;
     coi_ref(value);
     place->variable = value;
-    set_type(place, (co_dtype)variable->dtype, variable->shape.dims, variable->shape.ndim);
-    if (saves && !hold(place, co_variable_save(ctx, value)))
-        return false;
-    if (!has_parts(variable) || variable->strategy->num_replicas == 1 ||
-        variable->shape.ndim == CO_MAX_DIMS)
-        return true;
-    place = add_place(ctx, places, places->at[whole].name, NULL);
-    if (place == NULL)
-        return false;
-    coi_free(places->memory, place->name, place->name_bytes);
-    nbytes = places->at[whole].name_bytes + sizeof("replicas");
-    place->name = coi_alloc(places->memory, nbytes);
-    place->name_bytes = place->name != NULL ? nbytes : 0;
-    if (place->name == NULL) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the names of a checkpoint");
-        return false;
-    }
-    snprintf(place->name, nbytes, "%s.replicas", places->at[whole].name);
-    coi_ref(value);
-    place->variable = value;
-    place->is_parts = place->is_optional = true;
+    place->is_parts = true;
     place->dtype = (co_dtype)variable->dtype;
     place->ndim = variable->shape.ndim + 1;
     place->dims[0] = variable->strategy->num_replicas;
     memcpy(place->dims + 1, variable->shape.dims,
            (size_t)variable->shape.ndim * sizeof(*place->dims));
     return !saves || hold(place, gather_parts(ctx, variable));
+}
+
+/* `whole` is what is saved, NULL: what the variable has over all replicas. */
+static bool
+list_variable(co_context *ctx, const char *name, co_value *value, co_value *whole, bool saves,
+              coi_places *places)
+{
+    const coi_variable *variable = value->u.variable;
+    bool                is_each = has_parts(variable);
+    coi_place          *place;
+
+    if (is_each && variable->aggregation == CO_AGGREGATION_NONE && whole == NULL) {
+        if (variable->shape.ndim < CO_MAX_DIMS)
+            return list_parts(ctx, name, value, saves, places);
+        coi_fail(ctx, CO_UNIMPLEMENTED,
+                 "variable '%.100s' has %d dimensions and a value for each replica, which a "
+                 "checkpoint cannot have; give it an aggregation or fewer dimensions",
+                 name, CO_MAX_DIMS);
+        return false;
+    }
+    place = add_place(ctx, places, name, "");
+    if (place == NULL)
+        return false;
+    coi_ref(value);
+    place->variable = value;
+    set_type(place, (co_dtype)variable->dtype, variable->shape.dims, variable->shape.ndim);
+    if (saves && !hold(place, whole != NULL ? whole : co_variable_save(ctx, value)))
+        return false;
+    if (!is_each || variable->strategy->num_replicas == 1 || variable->shape.ndim == CO_MAX_DIMS)
+        return true;
+    if (!list_parts(ctx, name, value, saves, places))
+        return false;
+    places->at[places->n - 1].is_optional = true; /* there is the value over all */
+    return true;
 }
 
 static bool
@@ -212,6 +229,21 @@ put_variables(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state
     return ok;
 }
 
+/* "name/key", in memory of the heap: *nbytes of it. NULL with an error. */
+static char *
+part_name(co_context *ctx, const char *name, const char *key, size_t *nbytes)
+{
+    char *part;
+
+    *nbytes = strlen(name) + strlen(key) + 2;
+    part = coi_small_alloc(&ctx->heap, *nbytes);
+    if (part != NULL)
+        snprintf(part, *nbytes, "%s/%s", name, key);
+    else
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the names of a checkpoint");
+    return part;
+}
+
 /* Leaves of a structure under the names of their keys, or their numbers. */
 static bool
 list_structure(co_context *ctx, const char *name, co_value *value, bool saves, coi_places *places)
@@ -219,7 +251,7 @@ list_structure(co_context *ctx, const char *name, co_value *value, bool saves, c
     bool ok = true;
 
     if (coi_is_variable(value))
-        return list_variable(ctx, name, NULL, value, saves, places);
+        return list_variable(ctx, name, value, NULL, saves, places);
     if (!coi_is_structure(value)) {
         coi_fail(ctx, CO_TYPE_ERROR,
                  "'%.100s' of a checkpoint is %s; it must be a variable, or a structure of them",
@@ -228,17 +260,13 @@ list_structure(co_context *ctx, const char *name, co_value *value, bool saves, c
     }
     for (size_t i = 0; ok && i < value->u.items.n; ++i) {
         const char *key = co_key(ctx, value, i);
-        size_t      nbytes = strlen(name) + (key != NULL ? strlen(key) : 20) + 2;
-        char       *part = coi_small_alloc(&ctx->heap, nbytes);
+        char        number[24], *part;
+        size_t      nbytes;
 
-        if (part == NULL) {
-            coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the names of a checkpoint");
+        snprintf(number, sizeof(number), "%zu", i);
+        part = part_name(ctx, name, key != NULL ? key : number, &nbytes);
+        if (part == NULL)
             return false;
-        }
-        if (key != NULL)
-            snprintf(part, nbytes, "%s/%s", name, key);
-        else
-            snprintf(part, nbytes, "%s/%zu", name, i);
         ok = list_structure(ctx, part, value->u.items.items[i], saves, places);
         coi_small_free(&ctx->heap, part, nbytes);
     }
@@ -253,9 +281,24 @@ list_variables(co_context *ctx, const co_checkpoint *checkpoint, coi_state *stat
     return list_structure(ctx, state->name, state->variables, saves, places);
 }
 
-const coi_state_kind coi_saved_variables = { NULL, list_variables, NULL, put_variables };
+const coi_state_kind coi_saved_variables = { .list = list_variables, .put = put_variables };
 
 /* --- optimizers: scalars by co_optimizer_set_state, slots as variables --- */
+
+static bool
+list_optimizer_state(co_context *ctx, const char *name, co_value *value, bool saves,
+                     coi_places *places)
+{
+    coi_place *place;
+
+    if (coi_is_variable(value))
+        return list_variable(ctx, name, value, NULL, saves, places);
+    place = add_place(ctx, places, name, "");
+    if (place == NULL)
+        return false;
+    set_type(place, (co_dtype)value->dtype, NULL, 0);
+    return !saves || hold(place, value);
+}
 
 static bool
 list_optimizer(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, bool saves,
@@ -265,61 +308,198 @@ list_optimizer(co_context *ctx, const co_checkpoint *checkpoint, coi_state *stat
     bool      ok = true;
 
     (void)checkpoint;
+    if (atomic_load(&state->optimizer->is_swapped)) {
+        coi_fail(ctx, CO_FAILED_PRECONDITION,
+                 "the averages of '%.100s' stand in place of the weights; "
+                 "co_optimizer_swap_averages puts the weights back",
+                 state->name);
+        return false;
+    }
     if (co_optimizer_build(ctx, state->optimizer, state->variables) != CO_OK ||
         (all = co_optimizer_state(ctx, state->optimizer)) == NULL)
         return false;
     for (size_t i = 0; ok && i < all->u.items.n; ++i) {
-        const char *key = co_key(ctx, all, i);
-        co_value   *value = all->u.items.items[i];
-        coi_place  *place;
+        size_t nbytes;
+        char  *name = part_name(ctx, state->name, co_key(ctx, all, i), &nbytes);
 
-        if (coi_is_variable(value)) {
-            ok = list_variable(ctx, state->name, key, value, saves, places);
-            continue;
-        }
-        place = add_place(ctx, places, state->name, key);
-        ok = place != NULL;
-        if (ok)
-            set_type(place, (co_dtype)value->dtype, NULL, 0);
-        if (ok && saves)
-            ok = hold(place, value);
+        if (name == NULL)
+            return false;
+        ok = list_optimizer_state(ctx, name, all->u.items.items[i], saves, places);
+        coi_small_free(&ctx->heap, name, nbytes);
     }
     return ok;
+}
+
+/* The scalars that were read, for co_optimizer_set_state; NULL with an error. */
+static co_value *
+scalars_read(co_context *ctx, const coi_state *state, const coi_place *places, size_t n)
+{
+    size_t       nbytes = (n + 1) * (sizeof(char *) + sizeof(co_value *)), count = 0;
+    const char **keys = coi_small_alloc(&ctx->heap, nbytes);
+    co_value   **values = (co_value **)(void *)(keys + n + 1), *scalars;
+
+    if (keys == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the state of an optimizer");
+        return NULL;
+    }
+    for (size_t i = 0; i < n; ++i)
+        if (places[i].variable == NULL && places[i].tensor != NULL) {
+            keys[count] = places[i].name + strlen(state->name) + 1;
+            values[count++] = places[i].tensor;
+        }
+    scalars = co_dict(ctx, keys, values, count);
+    coi_small_free(&ctx->heap, keys, nbytes);
+    return scalars;
+}
+
+static bool
+prepare_optimizer(co_context *ctx, co_checkpoint *checkpoint, coi_state *state, coi_place *places,
+                  size_t n)
+{
+    co_value *scalars = scalars_read(ctx, state, places, n);
+
+    (void)checkpoint;
+    return scalars != NULL && coi_optimizer_check_scalars(ctx, state->optimizer, scalars);
 }
 
 static bool
 put_optimizer(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, coi_place *places,
               size_t n)
 {
-    const char *keys[8];
-    co_value   *values[8];
-    size_t      count = 0, prefix = strlen(state->name) + 1;
-
-    for (size_t i = 0; i < n && count < 8; ++i)
-        if (places[i].variable == NULL && places[i].tensor != NULL) {
-            keys[count] = places[i].name + prefix;
-            values[count++] = places[i].tensor;
-        }
     return put_variables(ctx, checkpoint, state, places, n) &&
-           (count == 0 || co_optimizer_set_state(ctx, state->optimizer,
-                                                 co_dict(ctx, keys, values, count)) == CO_OK);
+           co_optimizer_set_state(ctx, state->optimizer, scalars_read(ctx, state, places, n)) ==
+               CO_OK;
 }
 
-const coi_state_kind coi_saved_optimizer = { NULL, list_optimizer, NULL, put_optimizer };
+const coi_state_kind coi_saved_optimizer = { .list = list_optimizer,
+                                             .prepare = prepare_optimizer,
+                                             .put = put_optimizer };
 
-/* --- metrics --- */
+/* --- metrics: variables that may be made by the first update, and a merge of the program's own ---
+ */
+
+/* The entry of a state of a metric; NULL: there is none, or with an error. */
+static const coi_tensor_entry *
+entry_of(co_context *ctx, const coi_state *state, size_t i, const coi_tensor_file *file)
+{
+    const coi_tensor_entry *entry;
+    size_t                  nbytes;
+    char *name = part_name(ctx, state->name, state->metric->state[i].name, &nbytes);
+
+    if (name == NULL)
+        return NULL;
+    entry = coi_tensor_file_entry(file, name, nbytes - 1);
+    coi_small_free(&ctx->heap, name, nbytes);
+    return entry;
+}
+
+/* The number of classes that all states of a metric have in a file; 0: there is none. A file that
+ * claims many has as many bytes. */
+static int64_t
+classes_in_file(co_context *ctx, const coi_state *state, const coi_tensor_file *file)
+{
+    int64_t classes = 0;
+
+    for (size_t i = 0; i < state->metric->num_variables; ++i) {
+        const coi_metric_state *s = &state->metric->state[i];
+        const coi_tensor_entry *entry = entry_of(ctx, state, i, file);
+
+        if (entry == NULL || entry->info.ndim != s->ndim || entry->info.dtype != s->dtype)
+            return 0;
+        for (int d = 0; d < s->ndim; ++d) {
+            if (s->dims[d] == COI_CLASSES && classes == 0)
+                classes = entry->info.dims[d];
+            if (entry->info.dims[d] != (s->dims[d] == COI_CLASSES ? classes : s->dims[d]))
+                return 0;
+        }
+    }
+    return classes;
+}
+
+/* A metric that was not updated yet gets the variables that the file has. */
+static bool
+meet_metric(co_context *ctx, coi_state *state, const coi_tensor_file *file)
+{
+    int64_t classes;
+
+    if (coi_metric_is_built(state->metric))
+        return true;
+    classes = classes_in_file(ctx, state, file);
+    if (ctx->error.code == CO_OK && classes > 0)
+        coi_metric_build(ctx, state->metric, classes);
+    return ctx->error.code == CO_OK;
+}
 
 static bool
 list_metric(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, bool saves,
             coi_places *places)
 {
-    co_value *all = co_metric_variables(ctx, state->metric);
+    co_metric *metric = state->metric;
+    co_value  *whole[COI_METRIC_MAX_VARIABLES] = { NULL };
+    bool       ok = true;
 
     (void)checkpoint;
-    return all != NULL && list_structure(ctx, state->name, all, saves, places);
+    if (!coi_metric_is_built(metric))
+        return true;
+    if (saves && !coi_metric_read_state(ctx, metric, whole))
+        return false;
+    for (size_t i = 0; ok && i < metric->num_variables; ++i) {
+        size_t nbytes, first = places->n;
+        char  *name = part_name(ctx, state->name, metric->state[i].name, &nbytes);
+
+        if (name == NULL)
+            return false;
+        if (!saves) /* there is a value over all replicas */
+            whole[i] = metric->variables[i];
+        ok = list_variable(ctx, name, metric->variables[i], whole[i], saves, places);
+        coi_small_free(&ctx->heap, name, nbytes);
+        if (metric->anchor != NULL && ok) /* it may have been saved before its first update */
+            places->at[first].is_optional = true;
+    }
+    return ok;
 }
 
-const coi_state_kind coi_saved_metric = { NULL, list_metric, NULL, put_variables };
+/* The values over all replicas that were read, for co_metric_restore: how many there are. */
+static size_t
+values_read(const co_metric *metric, const coi_place *places, size_t n, const char **names,
+            co_value **values)
+{
+    size_t at = 0, num_read = 0;
+
+    for (size_t i = 0; i < n; ++i)
+        if (!places[i].is_parts) {
+            names[at] = metric->state[at].name;
+            values[at++] = places[i].tensor;
+            num_read += places[i].tensor != NULL;
+        }
+    return num_read;
+}
+
+/* The values over all replicas first, then those of each, if there are as many. No process waits
+ * for another: one may have failed to read the file. */
+static bool
+put_metric(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, coi_place *places,
+           size_t n)
+{
+    co_metric  *metric = state->metric;
+    co_value   *values[COI_METRIC_MAX_VARIABLES];
+    const char *names[COI_METRIC_MAX_VARIABLES];
+    size_t      num_read = values_read(metric, places, n, names, values);
+    bool        ok = true;
+
+    if (num_read == 0) /* it was saved before its first update, or is_partial */
+        return metric->anchor == NULL || co_metric_reset(ctx, metric) == CO_OK;
+    if (num_read < metric->num_variables) /* is_partial */
+        return put_variables(ctx, checkpoint, state, places, n);
+    ok = co_metric_restore(ctx, metric, co_dict(ctx, names, values, num_read)) == CO_OK;
+    for (size_t i = 0; ok && i < n; ++i)
+        ok = !places[i].is_parts || put_variable(ctx, &places[i]);
+    return ok;
+}
+
+const coi_state_kind coi_saved_metric = { .meet = meet_metric,
+                                          .list = list_metric,
+                                          .put = put_metric };
 
 /* --- iterators: every process has its own --- */
 
@@ -330,12 +510,12 @@ static coi_place *
 add_iterator_place(co_context *ctx, const coi_state *state, int worker, int workers,
                    coi_places *places)
 {
-    char       name[300];
+    char       suffix[32] = "";
     coi_place *place;
 
     if (workers > 1)
-        snprintf(name, sizeof(name), "%.*s.worker-%d", MOST_BASE, state->name, worker);
-    place = add_place(ctx, places, workers > 1 ? name : state->name, NULL);
+        snprintf(suffix, sizeof(suffix), ".worker-%d", worker);
+    place = add_place(ctx, places, state->name, suffix);
     if (place != NULL) {
         place->is_bytes = true;
         place->dtype = CO_UINT8;
@@ -452,7 +632,7 @@ prepare_iterator(co_context *ctx, co_checkpoint *checkpoint, coi_state *state, c
 {
     co_iterator *iterator;
 
-    coi_unref(&ctx->heap, state->prepared); /* of a restore that failed later on */
+    coi_unref(&ctx->heap, state->prepared); /* of a restore that failed */
     state->prepared = NULL;
     if (n != 1 || places[0].tensor == NULL)
         return true;
@@ -482,8 +662,9 @@ put_iterator(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state,
     return true;
 }
 
-const coi_state_kind coi_saved_iterator = { take_iterator, list_iterator, prepare_iterator,
-                                            put_iterator };
+const coi_state_kind coi_saved_iterator = {
+    .take = take_iterator, .list = list_iterator, .prepare = prepare_iterator, .put = put_iterator
+};
 
 /* --- numbers and bytes of the user --- */
 
@@ -491,7 +672,7 @@ static bool
 list_counter(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, bool saves,
              coi_places *places)
 {
-    coi_place *place = add_place(ctx, places, state->name, NULL);
+    coi_place *place = add_place(ctx, places, state->name, "");
 
     (void)checkpoint;
     if (place == NULL)
@@ -510,7 +691,7 @@ put_counter(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, 
     return ctx->error.code == CO_OK;
 }
 
-const coi_state_kind coi_saved_counter = { NULL, list_counter, NULL, put_counter };
+const coi_state_kind coi_saved_counter = { .list = list_counter, .put = put_counter };
 
 static bool
 take_user(co_context *ctx, coi_state *state)
@@ -526,7 +707,7 @@ static bool
 list_user(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, bool saves,
           coi_places *places)
 {
-    coi_place *place = add_place(ctx, places, state->name, NULL);
+    coi_place *place = add_place(ctx, places, state->name, "");
 
     (void)checkpoint;
     if (place == NULL)
@@ -554,7 +735,7 @@ put_user(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, coi
     return ctx->error.code == CO_OK;
 }
 
-const coi_state_kind coi_saved_user = { take_user, list_user, NULL, put_user };
+const coi_state_kind coi_saved_user = { .take = take_user, .list = list_user, .put = put_user };
 
 /* --- the random numbers of the context: its seed, and how many were drawn --- */
 
@@ -563,7 +744,7 @@ list_random(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, 
             coi_places *places)
 {
     const int64_t two = 2, now[2] = { (int64_t)ctx->seed, (int64_t)ctx->random_counter };
-    coi_place    *place = add_place(ctx, places, state->name, NULL);
+    coi_place    *place = add_place(ctx, places, state->name, "");
 
     (void)checkpoint;
     if (place == NULL)
@@ -591,23 +772,59 @@ put_random(co_context *ctx, const co_checkpoint *checkpoint, coi_state *state, c
     return true;
 }
 
-const coi_state_kind coi_saved_random = { NULL, list_random, NULL, put_random };
+const coi_state_kind coi_saved_random = { .list = list_random, .put = put_random };
 
 /* --- all of them --- */
+
+static int
+compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Files can have them: UTF-8, each once, and none that they use for something else. */
+static bool
+check_name(co_context *ctx, const char *name, const char *before)
+{
+    const char *at = name;
+    size_t      n;
+
+    while (*at != '\0' && (n = coi_utf8_length(at)) > 0)
+        at += n;
+    if (*at != '\0')
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "the name '%.200s' in a checkpoint is not UTF-8; give another one", name);
+    else if (strcmp(name, "__metadata__") == 0)
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "a tensor of a checkpoint is called '%s', which its file uses for something else; "
+                 "give another name",
+                 name);
+    else if (before != NULL && strcmp(name, before) == 0)
+        coi_fail(ctx, CO_ALREADY_EXISTS,
+                 "a checkpoint has two tensors of the name '%.200s'; give variables different "
+                 "names, or add them under different ones",
+                 name);
+    return ctx->error.code == CO_OK;
+}
 
 static bool
 check_names(co_context *ctx, const coi_places *places)
 {
+    size_t       nbytes = (places->n + 1) * sizeof(char *);
+    const char **names = coi_alloc(places->memory, nbytes);
+
+    if (names == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the names of a checkpoint");
+        return false;
+    }
     for (size_t i = 0; i < places->n; ++i)
-        for (size_t k = 0; k < i; ++k)
-            if (strcmp(places->at[i].name, places->at[k].name) == 0) {
-                coi_fail(ctx, CO_ALREADY_EXISTS,
-                         "a checkpoint has two tensors of the name '%.200s'; give variables "
-                         "different names, or add them under different ones",
-                         places->at[i].name);
-                return false;
-            }
-    return true;
+        names[i] = places->at[i].name;
+    qsort(names, places->n, sizeof(*names), compare_names);
+    for (size_t i = 0; i < places->n; ++i)
+        if (!check_name(ctx, names[i], i > 0 ? names[i - 1] : NULL))
+            break;
+    coi_free(places->memory, names, nbytes);
+    return ctx->error.code == CO_OK;
 }
 
 bool

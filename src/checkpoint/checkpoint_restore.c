@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MOST_LOOKS 10 /* of a reader, while the writer deletes what it is about to read */
+
 /* --- the report --- */
 
 void
@@ -104,13 +106,16 @@ typedef struct restoring {
     co_checkpoint   *checkpoint;
     coi_tensor_file *file;
     coi_places       places;
-    char             path[1000]; /* for messages */
+    char            *path;
+    size_t           path_bytes;
+    bool             is_ours; /* every tensor has a checksum */
 } restoring;
 
 static bool
 fits(const coi_place *place, const coi_tensor_entry *entry)
 {
-    if (entry->info.dtype != place->dtype)
+    if (entry->info.dtype != place->dtype ||
+        (entry->type->stored != COI_STORED_PLAIN && entry->type->stored != COI_STORED_BOOL))
         return false;
     if (place->is_bytes)
         return entry->info.ndim == 1;
@@ -120,9 +125,10 @@ fits(const coi_place *place, const coi_tensor_entry *entry)
 }
 
 static const char *
-type_text(co_dtype dtype, const int64_t *dims, int ndim, bool is_bytes, char *out, size_t capacity)
+type_text(const char *dtype, const int64_t *dims, int ndim, bool is_bytes, char *out,
+          size_t capacity)
 {
-    size_t n = (size_t)snprintf(out, capacity, "%s [", co_dtype_name(dtype));
+    size_t n = (size_t)snprintf(out, capacity, "%s [", dtype);
 
     for (int i = 0; !is_bytes && i < ndim && n < capacity; ++i)
         n += (size_t)snprintf(out + n, capacity - n, "%s%lld", i > 0 ? ", " : "",
@@ -139,8 +145,9 @@ note_difference(co_context *ctx, const restoring *r, const coi_place *place,
     char mine[200], theirs[200], text[800];
 
     snprintf(text, sizeof(text), "%.300s: %s in the program, %s in the checkpoint", place->name,
-             type_text(place->dtype, place->dims, place->ndim, place->is_bytes, mine, sizeof(mine)),
-             type_text(entry->info.dtype, entry->info.dims, entry->info.ndim, false, theirs,
+             type_text(co_dtype_name(place->dtype), place->dims, place->ndim, place->is_bytes, mine,
+                       sizeof(mine)),
+             type_text(entry->info.dtype_name, entry->info.dims, entry->info.ndim, false, theirs,
                        sizeof(theirs)));
     return note(ctx, r->checkpoint, COI_DIFFERENT, text);
 }
@@ -273,7 +280,10 @@ check_sum(const restoring *r, const coi_place *place, uint32_t crc, co_error_inf
                                    "written: it is damaged",
                                    r->path, place->name, seen, pair->value);
     }
-    return CO_OK; /* a file of another program */
+    return r->is_ours ? coi_error(err, CO_DATA_LOSS,
+                                  "'%s': tensor '%.200s' has no checksum: the file is damaged",
+                                  r->path, place->name)
+                      : CO_OK;
 }
 
 static bool
@@ -292,8 +302,10 @@ read_place(co_context *ctx, restoring *r, coi_place *place, const coi_tensor_ent
     if (place->tensor != NULL &&
         r->file->format->locate(r->file, entry, &extent, coi_err(ctx)) == CO_OK &&
         coi_read_extent(&extent, 0, coi_data_on_host(place->tensor), extent.nbytes, host->team,
-                        &crc, coi_err(ctx)) == CO_OK)
-        check_sum(r, place, crc, coi_err(ctx));
+                        &crc, coi_err(ctx)) == CO_OK &&
+        check_sum(r, place, crc, coi_err(ctx)) == CO_OK && entry->type->stored != COI_STORED_PLAIN)
+        coi_decode_stored(entry->type->stored, coi_data_on_host(place->tensor),
+                          coi_data_on_host(place->tensor), n);
     return coi_failed(ctx) == CO_OK;
 }
 
@@ -333,23 +345,60 @@ put_places(co_context *ctx, restoring *r)
     return ok;
 }
 
+/* Whether this library wrote the file, and not another program. */
+static bool
+is_ours(const coi_tensor_file *file)
+{
+    for (size_t i = 0; i < file->num_metadata; ++i)
+        if (strcmp(file->metadata[i].key, "cohort.checkpoint") == 0)
+            return true;
+    return false;
+}
+
+static bool
+open_step(co_context *ctx, restoring *r, int64_t step)
+{
+    const coi_checkpoint_folder *folder = &r->checkpoint->folder;
+    char                         name[COI_CHECKPOINT_NAME];
+
+    coi_name_of_step(step, name);
+    r->path = coi_folder_path(folder, name, &r->path_bytes);
+    if (r->path == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to restore a checkpoint");
+        return false;
+    }
+    if (coi_tensor_file_open_as(folder->memory, r->path, &coi_safetensors_format, &r->file,
+                                coi_err(ctx)) != CO_OK) {
+        coi_failed(ctx);
+        return false;
+    }
+    r->is_ours = is_ours(r->file);
+    return true;
+}
+
+/* The places of the program, and what the file has for each. */
+static bool
+compare(co_context *ctx, restoring *r)
+{
+    for (coi_state *s = r->checkpoint->states; s != NULL; s = s->next)
+        if (s->kind->meet != NULL && !s->kind->meet(ctx, s, r->file))
+            return false;
+    if (!coi_places_list(ctx, r->checkpoint, false, &r->places))
+        return false;
+    for (size_t i = 0; ctx->error.code == CO_OK && i < r->places.n; ++i)
+        find_entry(ctx, r, &r->places.at[i]);
+    note_unused(ctx, r);
+    return check_report(ctx, r);
+}
+
 /* All that is done before anything changes. False with an error of this process. */
 static bool
-read_step(co_context *ctx, restoring *r)
+read_step(co_context *ctx, restoring *r, int64_t step)
 {
-    coi_memory *memory = &ctx->runtime->memory;
-    bool        ok = coi_places_list(ctx, r->checkpoint, false, &r->places);
+    bool ok = open_step(ctx, r, step) && compare(ctx, r);
 
     ctx->call = "checkpoint_restore"; /* errors from here on are its own */
-    ok = ok && coi_tensor_file_open_as(memory, r->path, &coi_safetensors_format, &r->file,
-                                       coi_err(ctx)) == CO_OK;
-    for (size_t i = 0; ok && i < r->places.n; ++i) {
-        find_entry(ctx, r, &r->places.at[i]);
-        ok = ctx->error.code == CO_OK;
-    }
-    if (ok)
-        note_unused(ctx, r);
-    ok = ok && check_report(ctx, r) && read_places(ctx, r) && prepare_places(ctx, r);
+    ok = ok && read_places(ctx, r) && prepare_places(ctx, r);
     return coi_failed(ctx) == CO_OK && ok;
 }
 
@@ -360,14 +409,11 @@ restore_step(co_context *ctx, co_checkpoint *checkpoint, int64_t step, co_code *
 {
     coi_memory *memory = &ctx->runtime->memory;
     restoring   r = { .checkpoint = checkpoint, .places = { .memory = memory } };
-    char        name[COI_CHECKPOINT_NAME];
     bool        ok;
 
-    coi_name_of_step(step, name);
-    snprintf(r.path, sizeof(r.path), "%s/%s", checkpoint->folder.path, name);
     coi_report_clear(memory, &checkpoint->report);
     co_block_begin(ctx);
-    read_step(ctx, &r);
+    read_step(ctx, &r, step);
     ok = coi_checkpoint_verdict(ctx, checkpoint, "reading", code);
     if (!ok) {
         *code = CO_OK;
@@ -379,6 +425,7 @@ restore_step(co_context *ctx, co_checkpoint *checkpoint, int64_t step, co_code *
         ok = coi_checkpoint_agree(ctx, checkpoint, "restoring");
     }
     coi_tensor_file_close(r.file);
+    coi_free(memory, r.path, r.path_bytes);
     coi_places_free(&ctx->heap, &r.places);
     co_block_end(ctx);
     if (ok)
@@ -388,13 +435,12 @@ restore_step(co_context *ctx, co_checkpoint *checkpoint, int64_t step, co_code *
 
 /* --- choosing: all processes restore what the first one chooses --- */
 
-/* The number of the one that was asked for; -1: there is none, or there is an error. */
+/* The number of the one that was asked for, as this process has it; -1: there is none. */
 static int64_t
-choose(co_context *ctx, const co_checkpoint *checkpoint, int64_t asked)
+choose_here(const co_checkpoint *checkpoint, int64_t asked)
 {
     const coi_checkpoint_index *index = &checkpoint->folder.index;
     const coi_saved            *saved = NULL;
-    int64_t                     step;
 
     if (asked == CO_CHECKPOINT_LAST)
         saved = index->n > 0 ? &index->at[index->n - 1] : NULL;
@@ -402,20 +448,26 @@ choose(co_context *ctx, const co_checkpoint *checkpoint, int64_t asked)
         saved = coi_index_best(index, checkpoint->folder.options.better);
     else
         saved = coi_index_find(index, asked);
-    step = saved != NULL ? saved->step : -1;
-    return coi_checkpoint_first(ctx, checkpoint, "choosing", &step) ? step : -1;
+    return saved != NULL ? saved->step : -1;
 }
 
 /* The one before a damaged one. */
 static int64_t
-choose_before(co_context *ctx, const co_checkpoint *checkpoint, int64_t step)
+before_here(const co_checkpoint *checkpoint, int64_t step)
 {
     const coi_checkpoint_index *index = &checkpoint->folder.index;
     int64_t                     before = -1;
 
     for (size_t i = 0; i < index->n && index->at[i].step < step; ++i)
         before = index->at[i].step;
-    return coi_checkpoint_first(ctx, checkpoint, "choosing", &before) ? before : -1;
+    return before;
+}
+
+/* The first one's number; -1: there is none, or there is an error. */
+static int64_t
+first_says(co_context *ctx, co_checkpoint *checkpoint, int64_t step)
+{
+    return coi_checkpoint_first(ctx, checkpoint, "choosing", &step) ? step : -1;
 }
 
 static co_code
@@ -432,29 +484,49 @@ fail_not_found(co_context *ctx, const co_checkpoint *checkpoint, int64_t asked)
                     (long long)(index->n > 0 ? index->at[index->n - 1].step : -1));
 }
 
-/* A damaged checkpoint is skipped where the last one was asked for. */
+/* What comes after a checkpoint that could not be restored, with `code`; -1: nothing. A damaged one
+ * is skipped where the last one was asked for. A reader looks again: the writer may have deleted
+ * the file meanwhile. */
+static int64_t
+choose_next(co_context *ctx, co_checkpoint *checkpoint, int64_t asked, int64_t step, co_code code,
+            int attempt)
+{
+    int64_t       next = -1;
+    co_error_info err;
+
+    if (code == CO_DATA_LOSS && asked == CO_CHECKPOINT_LAST) {
+        next = first_says(ctx, checkpoint, before_here(checkpoint, step));
+        if (next >= 0)
+            coi_log_line(&ctx->runtime->log, CO_LOG_WARNING,
+                         "checkpoint %lld is skipped for %lld: %s", (long long)step,
+                         (long long)next,
+                         ctx->error.code != CO_OK ? ctx->error.message
+                                                  : "another process says why");
+    } else if (code == CO_NOT_FOUND && asked < 0 && checkpoint->folder.options.is_reader &&
+               coi_checkpoint_workers(checkpoint) == 1 && attempt < MOST_LOOKS &&
+               coi_folder_look(&checkpoint->folder, &err) == CO_OK) {
+        next = choose_here(checkpoint, asked);
+    }
+    return next;
+}
+
 static co_code
 restore(co_context *ctx, co_checkpoint *checkpoint, int64_t asked)
 {
-    int64_t step = choose(ctx, checkpoint, asked);
+    int64_t step = first_says(ctx, checkpoint, choose_here(checkpoint, asked));
     co_code code;
 
     if (step < 0)
         return ctx->error.code == CO_OK ? fail_not_found(ctx, checkpoint, asked) : ctx->error.code;
-    while (!restore_step(ctx, checkpoint, step, &code) && code != CO_OK) {
-        int64_t before = -1;
+    for (int attempt = 0; !restore_step(ctx, checkpoint, step, &code) && code != CO_OK; ++attempt) {
+        int64_t next = choose_next(ctx, checkpoint, asked, step, code, attempt);
 
-        if (asked == CO_CHECKPOINT_LAST && code == CO_DATA_LOSS)
-            before = choose_before(ctx, checkpoint, step);
-        if (before < 0) {
+        if (next < 0) {
             coi_checkpoint_spread(ctx, checkpoint, "reading");
             break;
         }
-        coi_log_line(&ctx->runtime->log, CO_LOG_WARNING, "checkpoint %lld is skipped for %lld: %s",
-                     (long long)step, (long long)before,
-                     ctx->error.code != CO_OK ? ctx->error.message : "another process says why");
         coi_error_reset(&ctx->error);
-        step = before;
+        step = next;
     }
     return ctx->error.code;
 }
@@ -476,6 +548,8 @@ co_checkpoint_restore(co_context *ctx, co_checkpoint *checkpoint,
             "options->step is %lld; give CO_CHECKPOINT_LAST, CO_CHECKPOINT_BEST, or the "
             "number of a checkpoint",
             (long long)all.step);
+    if (!coi_check_states(ctx, checkpoint))
+        return ctx->error.code;
     coi_save_join(checkpoint);
     if (coi_tell_failure(ctx, checkpoint) == CO_OK && checkpoint->folder.lock < 0 &&
         coi_folder_look(&checkpoint->folder, coi_err(ctx)) != CO_OK)

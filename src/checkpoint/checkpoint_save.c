@@ -7,6 +7,7 @@
  */
 #include "checkpoint/checkpoint.h"
 
+#include "base/text.h"
 #include "io/crc32c.h"
 #include "io/file_writer.h"
 #include "io/tensor_file.h"
@@ -114,7 +115,7 @@ write_file(coi_save_job *job, const char *path)
 {
     coi_file_writer writer;
 
-    if (coi_file_writer_begin(&writer, job->places.memory, path, true, &job->err) != CO_OK)
+    if (coi_folder_begin(&job->checkpoint->folder, path, &writer, &job->err) != CO_OK)
         return;
     if (coi_safetensors_write(&writer, job->sources, job->places.n, job->metadata,
                               job->num_metadata, true, &job->err) == CO_OK)
@@ -172,7 +173,7 @@ coi_save_join(co_checkpoint *checkpoint)
 
     if (job == NULL)
         return;
-    coi_thread_join(job->places.memory, job->thread);
+    coi_thread_join(&checkpoint->runtime->memory, job->thread); /* before it, job is the thread's */
     if (job->ctx != NULL)
         coi_context_free(job->ctx);
     if (job->err.code != CO_OK && checkpoint->failure.code == CO_OK) {
@@ -248,6 +249,19 @@ start(co_context *ctx, co_checkpoint *checkpoint, coi_save_job *job)
     coi_save_join(checkpoint);
 }
 
+/* As many whole characters as there is room for. */
+static void
+take_note(coi_save_job *job, const char *note)
+{
+    size_t n = 0, length;
+
+    while (note[n] != '\0' && (length = coi_utf8_length(note + n)) > 0 &&
+           n + length < sizeof(job->note))
+        n += length;
+    memcpy(job->note, note, n);
+    job->note[n] = '\0';
+}
+
 static coi_save_job *
 new_job(co_context *ctx, co_checkpoint *checkpoint, int64_t step,
         const co_checkpoint_save_options *options)
@@ -262,7 +276,7 @@ new_job(co_context *ctx, co_checkpoint *checkpoint, int64_t step,
     job->places.memory = &ctx->runtime->memory;
     job->saved = (coi_saved){ step, 0, options->value };
     if (options->note != NULL)
-        snprintf(job->note, sizeof(job->note), "%s", options->note);
+        take_note(job, options->note);
     coi_error_reset(&job->err);
     return job;
 }
@@ -305,6 +319,8 @@ co_checkpoint_save(co_context *ctx, co_checkpoint *checkpoint, int64_t step,
     if (checkpoint->folder.options.is_reader)
         return coi_fail(ctx, CO_FAILED_PRECONDITION,
                         "the checkpoint was opened with is_reader; open one without it to save");
+    if (!coi_check_states(ctx, checkpoint))
+        return ctx->error.code;
     coi_save_join(checkpoint);
     snprintf(text, sizeof(text), "saving number %lld", (long long)step);
     job = new_job(ctx, checkpoint, step, &all);

@@ -72,7 +72,8 @@ mean_squared_logarithmic_error(co_context *ctx, const options *o, co_value *t, c
     return mean_of_last(ctx, co_square(ctx, co_sub(ctx, log_of_next(ctx, p), log_of_next(ctx, t))));
 }
 
-/* log((e^x + e^-x) / 2) without an exponential that overflows. */
+/* log((e^x + e^-x) / 2) without an exponential that overflows. Keras rounds log(2) to float32, for
+ * losses of float64 too. */
 static co_value *
 log_cosh(co_context *ctx, const options *o, co_value *t, co_value *p)
 {
@@ -80,7 +81,7 @@ log_cosh(co_context *ctx, const options *o, co_value *t, co_value *p)
     co_value *rest = co_softplus(ctx, co_mul(ctx, x, number(ctx, -2)));
 
     (void)o;
-    return mean_of_last(ctx, co_sub(ctx, co_add(ctx, x, rest), number(ctx, log(2))));
+    return mean_of_last(ctx, co_sub(ctx, co_add(ctx, x, rest), number(ctx, (double)(float)log(2))));
 }
 
 static co_value *

@@ -97,6 +97,20 @@ add_values(co_context *ctx, co_value *values, co_value *weight, bool mean, co_va
     return ctx->error.code == CO_OK;
 }
 
+/* A loss drops a last dimension of 1 of y_pred where that makes the ranks equal. As a metric the
+ * sparse crossentropy does not: it is the one class. */
+static co_value *
+keep_one_class(co_context *ctx, const co_metric *metric, const coi_metric_batch *batch)
+{
+    int ndim = co_value_ndim(ctx, batch->y_pred);
+
+    if (metric->row->loss == CO_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY && ndim > 1 &&
+        co_value_ndim(ctx, batch->y_true) == ndim - 1 &&
+        co_value_dim(ctx, batch->y_pred, ndim - 1) == 1)
+        return co_expand_dims(ctx, batch->y_true, -1);
+    return batch->y_true;
+}
+
 static co_value *
 values_of(co_context *ctx, const co_metric *metric, const coi_metric_batch *batch)
 {
@@ -105,7 +119,8 @@ values_of(co_context *ctx, const co_metric *metric, const coi_metric_batch *batc
     if (metric->family->takes_values)
         return batch->y_true;
     return values != NULL ? values(ctx, metric, batch->y_true, batch->y_pred)
-                          : co_loss_per_example(ctx, metric->loss, batch->y_true, batch->y_pred);
+                          : co_loss_per_example(ctx, metric->loss,
+                                                keep_one_class(ctx, metric, batch), batch->y_pred);
 }
 
 static bool

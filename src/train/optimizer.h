@@ -136,6 +136,8 @@ co_optimizer *coi_optimizer_new(co_context *ctx, const coi_optimizer_rule *rule,
                                 const void *options);
 /* Whether argument 2 is an optimizer. */
 bool coi_check_optimizer(co_context *ctx, const co_optimizer *optimizer);
+/* Whether co_optimizer_set_state would take the scalars of a dict; nothing changes. */
+bool coi_optimizer_check_scalars(co_context *ctx, co_optimizer *optimizer, co_value *state);
 /* Whether optimizers update variables of this dtype: float32 and float64. */
 bool coi_check_trained(co_context *ctx, const coi_variable *variable);
 /* Checks of options: whether x is in [0, 1), or [0, 1]. */

@@ -286,18 +286,36 @@ set_slot(co_context *ctx, co_value *slot, co_value *value)
     return value != NULL && co_variable_restore(ctx, slot, value) == CO_OK;
 }
 
-static void
-set_state(co_context *ctx, co_optimizer *optimizer, const coi_slot_entry *entries, co_value *state)
+/* Put the scalars of a state into `numbers`. False with an error. */
+static bool
+write_scalars(co_context *ctx, const co_optimizer *optimizer, const co_value *state,
+              coi_numbers *numbers)
 {
-    coi_numbers numbers = coi_numbers_get(ctx, optimizer);
-    bool        ok = true;
+    bool ok = true;
 
     for (size_t i = 0; ok && i < state->u.items.n; ++i) {
         const scalar *s = scalar_named(optimizer, co_key(ctx, state, i));
 
         if (s != NULL)
-            ok = write_scalar(ctx, optimizer, s, state->u.items.items[i], &numbers);
+            ok = write_scalar(ctx, optimizer, s, state->u.items.items[i], numbers);
     }
+    return ok;
+}
+
+bool
+coi_optimizer_check_scalars(co_context *ctx, co_optimizer *optimizer, co_value *state)
+{
+    coi_numbers numbers = coi_numbers_get(ctx, optimizer);
+
+    return write_scalars(ctx, optimizer, state, &numbers);
+}
+
+static void
+set_state(co_context *ctx, co_optimizer *optimizer, const coi_slot_entry *entries, co_value *state)
+{
+    coi_numbers numbers = coi_numbers_get(ctx, optimizer);
+    bool        ok = write_scalars(ctx, optimizer, state, &numbers);
+
     for (size_t i = 0; ok && i < state->u.items.n; ++i) {
         const char *key = co_key(ctx, state, i);
 

@@ -600,3 +600,407 @@ CO_TEST(state_of_the_user_comes_back, "")
     CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
     remove_folder(folder);
 }
+
+/* --- what is there already --- */
+
+static void
+make_path(char *out, size_t capacity, const char *folder, const char *name)
+{
+    snprintf(out, capacity, "%s/%s", folder, name);
+}
+
+static void
+write_file(const char *folder, const char *name, const void *bytes, size_t nbytes)
+{
+    char path[400];
+    int  fd;
+
+    make_path(path, sizeof(path), folder, name);
+    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    CO_REQUIRE(fd >= 0);
+    CO_REQUIRE(write(fd, bytes, nbytes) == (ssize_t)nbytes);
+    close(fd);
+}
+
+/* A safetensors file of another program. */
+static void
+write_foreign(const char *folder, const char *name, const char *header, const void *data,
+              size_t nbytes)
+{
+    char   bytes[1000] = { 0 };
+    size_t n = strlen(header);
+
+    CO_REQUIRE(8 + n + nbytes <= sizeof(bytes) && n < 256 * 256);
+    bytes[0] = (char)(n & 255);
+    bytes[1] = (char)(n >> 8);
+    memcpy(bytes + 8, header, n);
+    memcpy(bytes + 8 + n, data, nbytes);
+    write_file(folder, name, bytes, 8 + n + nbytes);
+}
+
+CO_TEST(files_of_other_programs_are_compared, "")
+{
+    static const char eight[] =
+        "{\"v\":{\"dtype\":\"F8_E5M2\",\"shape\":[2],\"data_offsets\":[0,2]}}";
+    static const char truth[] = "{\"v\":{\"dtype\":\"BOOL\",\"shape\":[2],\"data_offsets\":[0,2]}}";
+    static const char ours[] = "{\"__metadata__\":{\"cohort.checkpoint\":\"1\"},"
+                               "\"v\":{\"dtype\":\"BOOL\",\"shape\":[2],\"data_offsets\":[0,2]}}";
+    const char       *folder = new_folder();
+    co_checkpoint    *halves, *bools;
+    co_value         *half = co_variable(ctx, co_zeros(ctx, CO_FLOAT16, CO_SHAPE(2)), NULL);
+    co_value         *bit = co_variable(ctx, co_zeros(ctx, CO_BOOL, CO_SHAPE(2)), NULL);
+    bool              bits[2] = { false, true };
+
+    write_foreign(folder, "step-1.safetensors", eight, "\x3c\x3c", 2);
+    halves = co_checkpoint_open(ctx, folder, NULL);
+    co_checkpoint_add(ctx, halves, "v", half);
+    co_checkpoint_restore(ctx, halves, NULL);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "float8_e5m2 [2] in the checkpoint");
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, halves), CO_OK);
+    write_foreign(folder, "step-1.safetensors", truth, "\x07\x00", 2);
+    bools = co_checkpoint_open(ctx, folder, NULL);
+    co_checkpoint_add(ctx, bools, "v", bit);
+    CO_EXPECT_CODE(co_checkpoint_restore(ctx, bools, NULL), CO_OK);
+    memcpy(bits, co_value_data(ctx, co_variable_read(ctx, bit)), sizeof(bits));
+    CO_EXPECT_BYTES(bits, "\x01\x00", 2);
+    write_foreign(folder, "step-1.safetensors", ours, "\x00\x01", 2);
+    co_checkpoint_restore(ctx, bools, NULL);
+    CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "has no checksum");
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, bools), CO_OK);
+    remove_folder(folder);
+}
+
+CO_TEST(what_is_no_file_is_not_written_to, "")
+{
+    const char           *folder = new_folder();
+    co_checkpoint_options options = CO_CHECKPOINT_OPTIONS_INIT;
+    co_value             *v = co_variable(ctx, co_float(ctx, 1), NULL);
+    co_checkpoint        *checkpoint;
+    char                  path[400];
+
+    options.waits = true;
+    make_path(path, sizeof(path), folder, "step-3.safetensors");
+    CO_REQUIRE(mkfifo(path, 0666) == 0);
+    write_file(folder, ".step-4.safetensors.1-0.tmp", "x", 1);
+    write_file(folder, ".index.1-0.tmp", "x", 1);
+    checkpoint = co_checkpoint_open(ctx, folder, &options);
+    CO_EXPECT_INT(count_steps(ctx, checkpoint), 0);
+    co_checkpoint_add(ctx, checkpoint, "v", v);
+    co_checkpoint_save(ctx, checkpoint, 3, NULL);
+    CO_EXPECT_ERROR(ctx, CO_ALREADY_EXISTS, "is no regular file");
+    CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, INT64_MAX, NULL), CO_OK);
+    CO_EXPECT_CODE(co_checkpoint_restore(ctx, checkpoint, NULL), CO_OK);
+    CO_EXPECT_TRUE(co_checkpoint_restored(ctx, checkpoint) == INT64_MAX);
+    make_path(path, sizeof(path), folder, ".step-4.safetensors.1-0.tmp");
+    CO_EXPECT_TRUE(access(path, F_OK) != 0);
+    make_path(path, sizeof(path), folder, ".index.1-0.tmp");
+    CO_EXPECT_TRUE(access(path, F_OK) != 0);
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+    remove_folder(folder);
+}
+
+CO_TEST(a_run_that_went_back_keeps_what_it_saves, "")
+{
+    const char                   *folder = new_folder();
+    co_checkpoint_options         options = CO_CHECKPOINT_OPTIONS_INIT;
+    co_checkpoint_restore_options which = CO_CHECKPOINT_RESTORE_OPTIONS_INIT;
+    co_value                     *v = co_variable(ctx, co_float(ctx, 1), NULL);
+    co_checkpoint                *checkpoint, *reader;
+
+    options.keep_last = 2;
+    checkpoint = co_checkpoint_open(ctx, folder, &options);
+    co_checkpoint_add(ctx, checkpoint, "v", v);
+    options.is_reader = true;
+    reader = co_checkpoint_open(ctx, folder, &options);
+    for (int step = 10; step < 13; ++step)
+        CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, step, NULL), CO_OK);
+    CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, 5, NULL), CO_OK);
+    which.step = 5;
+    CO_EXPECT_CODE(co_checkpoint_restore(ctx, checkpoint, &which), CO_OK);
+    CO_EXPECT_INT(count_steps(ctx, checkpoint), 3);
+    CO_EXPECT_INT(count_steps(ctx, reader), 3); /* as the folder is now */
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, reader), CO_OK);
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+    remove_folder(folder);
+}
+
+CO_TEST(a_long_path_is_not_cut, "")
+{
+    const char    *folder = new_folder();
+    char           path[1400];
+    size_t         n = (size_t)snprintf(path, sizeof(path), "%s", folder);
+    co_value      *v = co_variable(ctx, co_float(ctx, 1), NULL);
+    co_checkpoint *checkpoint;
+
+    for (int i = 0; i < 6; ++i) {
+        path[n] = '/';
+        memset(path + n + 1, 'a' + i, 200);
+        n += 201;
+        path[n] = '\0';
+    }
+    checkpoint = co_checkpoint_open(ctx, path, NULL);
+    co_checkpoint_add(ctx, checkpoint, "v", v);
+    CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, 1, NULL), CO_OK);
+    CO_EXPECT_CODE(co_checkpoint_restore(ctx, checkpoint, NULL), CO_OK);
+    CO_EXPECT_INT(co_checkpoint_restored(ctx, checkpoint), 1);
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+    for (; n > strlen(folder); n -= 201) {
+        path[n] = '\0';
+        remove_folder(path);
+    }
+    remove_folder(folder);
+}
+
+/* --- what a newcomer does --- */
+
+CO_TEST(what_cannot_be_saved_is_refused_when_it_is_added, "")
+{
+    const char                *folder = new_folder();
+    co_checkpoint             *checkpoint = co_checkpoint_open(ctx, folder, NULL);
+    co_checkpoint_save_options how = CO_CHECKPOINT_SAVE_OPTIONS_INIT;
+    co_value                  *v = co_variable(ctx, co_float(ctx, 1), NULL);
+    co_value                  *text = co_variable(ctx, co_string(ctx, "x"), NULL);
+    char                       note[700];
+
+    co_checkpoint_save(ctx, checkpoint, 1, NULL);
+    CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "nothing was added");
+    co_checkpoint_restore(ctx, checkpoint, NULL);
+    CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "nothing was added");
+    co_checkpoint_add(ctx, checkpoint, "text", text);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "has strings");
+    co_checkpoint_add(ctx, checkpoint, "random", v);
+    CO_EXPECT_ERROR(ctx, CO_ALREADY_EXISTS, "the random numbers of the context");
+    co_checkpoint_add_optimizer(ctx, checkpoint, "adam", co_adam(ctx, NULL), v);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "not a list or tuple of variables");
+    co_checkpoint_add(ctx, checkpoint, "\xff", v);
+    co_checkpoint_save(ctx, checkpoint, 1, NULL);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "is not UTF-8");
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+    checkpoint = co_checkpoint_open(ctx, folder, NULL);
+    co_checkpoint_add(ctx, checkpoint, "v", v);
+    note[0] = 'x'; /* so that the note is cut in a character */
+    for (size_t i = 1; i + 2 < sizeof(note); i += 2)
+        memcpy(note + i, "\xc3\xa4", 3);
+    how.note = note;
+    CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, 1, &how), CO_OK);
+    CO_EXPECT_CODE(co_checkpoint_restore(ctx, checkpoint, NULL), CO_OK);
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+    remove_folder(folder);
+}
+
+CO_TEST(every_dtype_and_shape_comes_back, "")
+{
+    static const co_dtype dtypes[] = { CO_BOOL, CO_FLOAT16, CO_BFLOAT16, CO_INT8, CO_UINT64 };
+    enum { KINDS = sizeof(dtypes) / sizeof(dtypes[0]) };
+    const char    *folder = new_folder();
+    co_checkpoint *checkpoint = co_checkpoint_open(ctx, folder, NULL);
+    co_value      *v[KINDS], *empty, *long_named;
+    char           name[5000];
+
+    for (int i = 0; i < KINDS; ++i)
+        v[i] = co_variable(ctx, co_ones(ctx, dtypes[i], CO_SHAPE(1, 2, 1, 1, 2, 1, 1, 2)), NULL);
+    empty = co_variable(ctx, co_ones(ctx, CO_FLOAT32, CO_SHAPE(0, 3)), NULL);
+    long_named = co_variable(ctx, co_int(ctx, 3), NULL);
+    co_checkpoint_add(ctx, checkpoint, "v/\"\\\n", co_tuple(ctx, v, KINDS));
+    co_checkpoint_add(ctx, checkpoint, "empty", empty);
+    memset(name, 'n', sizeof(name));
+    name[sizeof(name) - 1] = '\0';
+    co_checkpoint_add(ctx, checkpoint, name, long_named);
+    name[sizeof(name) - 2] = 'm';
+    co_checkpoint_add(ctx, checkpoint, name, empty);
+    CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, 0, NULL), CO_OK);
+    for (int i = 0; i < KINDS; ++i)
+        co_assign(ctx, v[i], co_zeros_like(ctx, v[i]));
+    co_assign(ctx, long_named, co_int(ctx, 4));
+    CO_EXPECT_CODE(co_checkpoint_restore(ctx, checkpoint, NULL), CO_OK);
+    CO_EXPECT_INT(co_checkpoint_restored(ctx, checkpoint), 0);
+    for (int i = 0; i < KINDS; ++i)
+        CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce_sum(ctx, co_cast(ctx, v[i], CO_FLOAT32),
+                                                         CO_ALL_AXES, false)),
+                        8.0, 0.0);
+    CO_EXPECT_INT(co_item_int(ctx, co_variable_read(ctx, long_named)), 3);
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+    remove_folder(folder);
+}
+
+static co_checkpoint *
+open_with_metric(co_context *ctx, const char *folder, co_metric **metric)
+{
+    co_checkpoint *checkpoint = co_checkpoint_open(ctx, folder, NULL);
+
+    *metric = co_metric_new(ctx, CO_METRIC_F1_SCORE, NULL);
+    co_checkpoint_add_metric(ctx, checkpoint, "f1", *metric);
+    return checkpoint;
+}
+
+static void
+update_metric(co_context *ctx, co_metric *metric)
+{
+    const float truth[] = { 1, 0, 0, 0, 1, 0, 0, 1, 0 };
+    const float scores[] = { 0.75f, 0.25f, 0, 0.25f, 0.5f, 0, 0.5f, 0.25f, 0 };
+
+    co_metric_update(ctx, metric, co_tensor(ctx, CO_FLOAT32, CO_SHAPE(3, 3), truth),
+                     co_tensor(ctx, CO_FLOAT32, CO_SHAPE(3, 3), scores), NULL);
+}
+
+CO_TEST(a_metric_comes_back_before_its_first_update, "")
+{
+    const char    *folder = new_folder();
+    co_metric     *metric;
+    co_checkpoint *checkpoint = open_with_metric(ctx, folder, &metric);
+    float          before[3] = { 0 }, after[3] = { 1, 1, 1 };
+
+    CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, 1, NULL), CO_OK);
+    update_metric(ctx, metric);
+    co_value_copy_data(ctx, co_metric_result(ctx, metric), CO_FLOAT32, before, 3);
+    CO_EXPECT_TRUE(before[0] > 0);
+    CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, 2, NULL), CO_OK);
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+    checkpoint = open_with_metric(ctx, folder, &metric);
+    CO_EXPECT_CODE(co_checkpoint_restore(ctx, checkpoint, NULL), CO_OK);
+    co_value_copy_data(ctx, co_metric_result(ctx, metric), CO_FLOAT32, after, 3);
+    CO_EXPECT_BYTES(after, before, sizeof(before));
+    /* the first one was saved before the update */
+    CO_EXPECT_CODE(co_checkpoint_restore(ctx, checkpoint,
+                                         &(co_checkpoint_restore_options){
+                                             sizeof(co_checkpoint_restore_options), 1 }),
+                   CO_OK);
+    co_value_copy_data(ctx, co_metric_result(ctx, metric), CO_FLOAT32, after, 3);
+    CO_EXPECT_CLOSE(after[0], 0.0, 0.0);
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+    remove_folder(folder);
+}
+
+static co_value *
+set_own(co_context *ctx, co_value *args, void *user)
+{
+    co_assign(ctx, co_at(ctx, args, 0),
+              co_to_tensor(ctx, co_float(ctx, co_replica_id(ctx) * *(double *)user), CO_FLOAT32));
+    return NULL;
+}
+
+CO_TEST_WITH(values_of_replicas_that_nothing_adds_up_come_back, "", "cpus=2")
+{
+    const char         *folder = new_folder();
+    co_strategy        *strategy = test_mirrored(ctx, 2);
+    co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+    co_value           *own = NULL;
+    co_checkpoint      *checkpoint = NULL;
+    double              factor = 1;
+
+    options.synchronization = CO_SYNC_ON_READ;
+    options.aggregation = CO_AGGREGATION_NONE;
+    CO_SCOPE(ctx, strategy) {
+        own = co_variable(ctx, co_to_tensor(ctx, co_float(ctx, 7), CO_FLOAT32), &options);
+        checkpoint = co_checkpoint_open(ctx, folder, NULL);
+    }
+    co_checkpoint_add(ctx, checkpoint, "own", own);
+    co_run(ctx, strategy, set_own, co_args(ctx, own), &factor);
+    CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, 1, NULL), CO_OK);
+    factor = 9;
+    co_run(ctx, strategy, set_own, co_args(ctx, own), &factor);
+    CO_EXPECT_CODE(co_checkpoint_restore(ctx, checkpoint, NULL), CO_OK);
+    for (size_t i = 0; i < 2; ++i)
+        CO_EXPECT_CLOSE(
+            co_item_float(
+                ctx, co_variable_read(ctx, co_at(ctx, co_local_results(ctx, strategy, own), i))),
+            (double)i, 0.0);
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+    remove_folder(folder);
+}
+
+/* A program whose optimizer accumulates the gradients of so many steps. */
+static co_checkpoint *
+open_accumulating(co_context *ctx, const char *folder, int steps, co_value *v, co_optimizer **sgd)
+{
+    co_checkpoint       *checkpoint = co_checkpoint_open(ctx, folder, NULL);
+    co_optimizer_options options = CO_OPTIMIZER_OPTIONS_INIT;
+
+    options.accumulation_steps = steps;
+    *sgd = co_adam(ctx, NULL);
+    co_optimizer_configure(ctx, *sgd, &options);
+    co_checkpoint_add(ctx, checkpoint, "v", v);
+    co_checkpoint_add_optimizer(ctx, checkpoint, "opt", *sgd, co_list(ctx, &v, 1));
+    return checkpoint;
+}
+
+CO_TEST(an_optimizer_that_cannot_go_on_changes_nothing, "")
+{
+    const char         *folder = new_folder();
+    co_variable_options named = CO_VARIABLE_OPTIONS_INIT;
+    co_optimizer       *optimizer;
+    co_checkpoint      *checkpoint;
+    co_value           *v, *three;
+
+    named.name = "v";
+    v = co_variable(ctx, co_to_tensor(ctx, co_float(ctx, 1), CO_FLOAT32), &named);
+    checkpoint = open_accumulating(ctx, folder, 5, v, &optimizer);
+    three = co_to_tensor(ctx, co_int(ctx, 3), CO_INT64);
+    co_optimizer_set_state(ctx, optimizer,
+                           co_dict(ctx, (const char *[]){ "accumulated" }, &three, 1));
+    CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, 1, NULL), CO_OK);
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+    co_assign(ctx, v, co_to_tensor(ctx, co_float(ctx, 2), CO_FLOAT32));
+    checkpoint = open_accumulating(ctx, folder, 2, v, &optimizer);
+    co_checkpoint_restore(ctx, checkpoint, NULL);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "accumulated");
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_variable_read(ctx, v)), 2.0, 0.0);
+    CO_EXPECT_CODE(co_checkpoint_close(ctx, checkpoint), CO_OK);
+    remove_folder(folder);
+}
+
+/* --- ends of all kinds --- */
+
+CO_TEST(a_fork_may_close, "")
+{
+    const char    *folder = new_folder();
+    co_checkpoint *checkpoint = co_checkpoint_open(ctx, folder, NULL);
+    co_value      *v = co_variable(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(100000)), NULL);
+    pid_t          child;
+    int            status = -1;
+
+    co_checkpoint_add(ctx, checkpoint, "v", v);
+    CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, 1, NULL), CO_OK); /* maybe on its way */
+    child = fork();
+    if (child == 0) {
+        alarm(20);
+        _exit(co_checkpoint_save(ctx, checkpoint, 2, NULL) == CO_RUNTIME_ERROR ? 0 : 1);
+    }
+    CO_EXPECT_TRUE(waitpid(child, &status, 0) == child);
+    CO_EXPECT_INT(status, 0);
+    CO_EXPECT_CODE(co_checkpoint_wait(ctx, checkpoint), CO_OK);
+    CO_EXPECT_INT(count_steps(ctx, checkpoint), 1);
+    CO_EXPECT_CODE(co_checkpoint_save(ctx, checkpoint, 2, NULL), CO_OK);
+    remove_folder(folder); /* it is left open, and being written: co_close waits */
+}
+
+static const char *survivor_folder;
+
+static bool
+save_and_restore(co_context *ctx)
+{
+    co_checkpoint_options options = CO_CHECKPOINT_OPTIONS_INIT;
+    co_checkpoint        *checkpoint;
+    co_value             *v;
+    int64_t               step = 1;
+
+    options.waits = true;
+    v = co_variable(ctx, co_to_tensor(ctx, co_float(ctx, 1), CO_FLOAT32), NULL);
+    checkpoint = co_checkpoint_open(ctx, survivor_folder, &options);
+    co_checkpoint_add(ctx, checkpoint, "v", v);
+    co_checkpoint_add_optimizer(ctx, checkpoint, "adam", co_adam(ctx, NULL), co_list(ctx, &v, 1));
+    co_checkpoint_add_counter(ctx, checkpoint, "step", &step);
+    co_checkpoint_save(ctx, checkpoint, 1, NULL);
+    co_checkpoint_restore(ctx, checkpoint, NULL);
+    co_checkpoint_report(ctx, checkpoint);
+    co_checkpoint_steps(ctx, checkpoint);
+    return co_checkpoint_close(ctx, checkpoint) == CO_OK;
+}
+
+CO_TEST(little_memory_is_an_error, "")
+{
+    survivor_folder = new_folder();
+    CO_EXPECT_SURVIVES_NO_MEMORY("log=off", save_and_restore);
+    CO_EXPECT_OK(ctx);
+    remove_folder(survivor_folder);
+}
