@@ -15,7 +15,7 @@ add_whether_there_is_a_strategy(co_context *ctx, co_value *args, void *user)
     return co_add(ctx, co_at(ctx, args, 0), co_float(ctx, co_has_strategy(ctx)));
 }
 
-CO_TEST(a_function_that_asks_for_its_strategy_is_captured_for_each, "FN-8 OD2-4")
+CO_TEST(a_function_that_asks_for_its_strategy_is_captured_for_each, "FN-8")
 {
     co_strategy *one = co_one_device_strategy(ctx, "/cpu:0");
     co_function *f = co_function_of(ctx, add_whether_there_is_a_strategy, NULL, NULL);
