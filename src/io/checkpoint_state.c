@@ -148,6 +148,14 @@ coi_checkpoint_state_read(coi_checkpoint_state *state, coi_memory *memory, const
     *state = (coi_checkpoint_state){ .memory = memory };
     if (path != NULL)
         rc = coi_read_file(memory, path, MAX_BYTES, &state->bytes, &state->nbytes, err);
+    if (rc == CO_NOT_FOUND && err != NULL) {
+        coi_error_reset(err);
+        coi_error(
+            err, CO_NOT_FOUND,
+            "there is no file '%s', by which a folder names TensorFlow's checkpoints; name one "
+            "of the files of tensors in the folder",
+            path);
+    }
     if (path != NULL && rc == CO_OK) {
         r = (reader){ state->bytes, state->bytes, state->bytes + state->nbytes };
         for (skip_blanks(&r); good && has_memory && r.at < r.end; skip_blanks(&r))

@@ -4,8 +4,6 @@
  */
 #include "train/optimizer.h"
 
-#include <math.h>
-
 static const co_adamax_options defaults = CO_ADAMAX_OPTIONS_INIT;
 
 static bool
@@ -13,14 +11,7 @@ check(co_context *ctx, const void *options)
 {
     const co_adamax_options *o = options;
 
-    if (isfinite(o->learning_rate) && isfinite(o->epsilon) && o->epsilon >= 0 &&
-        coi_is_share(o->beta_1) && coi_is_share(o->beta_2))
-        return true;
-    coi_fail(ctx, CO_VALUE_ERROR,
-             "learning_rate is %g (it must be finite), beta_1 is %g and beta_2 %g (they must be in "
-             "[0, 1)), epsilon is %g (it must be finite and not negative)",
-             o->learning_rate, o->beta_1, o->beta_2, o->epsilon);
-    return false;
+    return coi_check_moments(ctx, o->learning_rate, o->beta_1, o->beta_2, o->epsilon);
 }
 
 static int

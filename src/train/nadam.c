@@ -7,8 +7,6 @@
  */
 #include "train/optimizer.h"
 
-#include <math.h>
-
 static const co_nadam_options defaults = CO_NADAM_OPTIONS_INIT;
 
 /* From this step on 0.96^t / 2 is nothing beside 1. */
@@ -37,14 +35,7 @@ check(co_context *ctx, const void *options)
 {
     const co_nadam_options *o = options;
 
-    if (isfinite(o->learning_rate) && isfinite(o->epsilon) && o->epsilon >= 0 &&
-        coi_is_share(o->beta_1) && coi_is_share(o->beta_2))
-        return true;
-    coi_fail(ctx, CO_VALUE_ERROR,
-             "learning_rate is %g (it must be finite), beta_1 is %g and beta_2 %g (they must be in "
-             "[0, 1)), epsilon is %g (it must be finite and not negative)",
-             o->learning_rate, o->beta_1, o->beta_2, o->epsilon);
-    return false;
+    return coi_check_moments(ctx, o->learning_rate, o->beta_1, o->beta_2, o->epsilon);
 }
 
 static int

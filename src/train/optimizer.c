@@ -4,6 +4,7 @@
  */
 #include "train/optimizer.h"
 
+#include <math.h>
 #include <string.h>
 
 static size_t
@@ -68,6 +69,20 @@ bool
 coi_check_optimizer(co_context *ctx, const co_optimizer *optimizer)
 {
     return coi_check_object(ctx, optimizer, &coi_optimizer_class, 2, "optimizer");
+}
+
+bool
+coi_check_moments(co_context *ctx, double learning_rate, double beta_1, double beta_2,
+                  double epsilon)
+{
+    if (isfinite(learning_rate) && isfinite(epsilon) && epsilon >= 0 && coi_is_share(beta_1) &&
+        coi_is_share(beta_2))
+        return true;
+    coi_fail(ctx, CO_VALUE_ERROR,
+             "learning_rate is %g (it must be finite), beta_1 is %g and beta_2 %g (they must be in "
+             "[0, 1)), epsilon is %g (it must be finite and not negative)",
+             learning_rate, beta_1, beta_2, epsilon);
+    return false;
 }
 
 bool

@@ -140,6 +140,9 @@ bool coi_check_optimizer(co_context *ctx, const co_optimizer *optimizer);
 bool coi_optimizer_check_scalars(co_context *ctx, co_optimizer *optimizer, co_value *state);
 /* Whether optimizers update variables of this dtype: float32 and float64. */
 bool coi_check_trained(co_context *ctx, const coi_variable *variable);
+/* Options of optimizers that keep averages of gradients and of their magnitudes. */
+bool coi_check_moments(co_context *ctx, double learning_rate, double beta_1, double beta_2,
+                       double epsilon);
 /* Checks of options: whether x is in [0, 1), or [0, 1]. */
 static inline bool
 coi_is_share(double x)
